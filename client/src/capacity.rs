@@ -87,6 +87,8 @@ fn size(incoming: &Incoming) -> usize {
     match incoming {
         Incoming::Event(_, raw) | Incoming::Any(_, raw) | Incoming::Response(_, Ok(raw)) => raw.get().len(),
         Incoming::Response(_, Err(error)) => error.message.len(),
+        // Only short answers are asked for.
+        Incoming::Completion(_) => 0,
     }
 }
 

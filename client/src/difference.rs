@@ -58,7 +58,7 @@ impl Differences {
         }
         let (mut out, mut room) = (String::new(), head.saturating_add(tail));
         for (path, kind, difference) in &self.0 {
-            let path = clean_exact_line(&path.strip_prefix(cwd).unwrap_or(path).to_string_lossy());
+            let path = clean_exact_line(&linger_protocol::path::shown(path.strip_prefix(cwd).unwrap_or(path)));
             let said = match kind {
                 ChangeKind::Delete => "deleted".to_owned(),
                 _ => difference.summary(),
@@ -100,11 +100,11 @@ mod tests {
         let style = Style { color: false, unicode: true };
         let whole = both.text(&style, Path::new("/w"), [usize::MAX, 0]);
         let first = "    src/a.rs: replaces 1 line of 2\n    @@ line 1 @@\n     one\n    -two\n    +2\n";
-        assert_eq!(whole, format!("{first}    b␛: deleted\n    @@ line 1 @@\n    -x\n    -y\n"));
+        assert_eq!(whole, format!("{first}    b\\u{{1b}}: deleted\n    @@ line 1 @@\n    -x\n    -y\n"));
         assert_eq!(both.len(), 7);
         assert_eq!(
             both.text(&style, Path::new("/w"), [4, 0]),
-            format!("{first}    b␛: deleted\n    (3 lines are not shown)\n")
+            format!("{first}    b\\u{{1b}}: deleted\n    (3 lines are not shown)\n")
         );
         let one = Differences(vec![edit]);
         assert!(one.text(&style, Path::new("/w"), [30, 10]).starts_with("    replaces 1 line of 2\n"));

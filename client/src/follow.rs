@@ -10,10 +10,10 @@ use linger_protocol::event::{EventBody, Notice, NoticeCode, Notification};
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::method::{
     QuestionAnswer, SessionAttach, SessionCancel, SessionCompact, SessionContinue, SessionDetach, SessionMerge,
-    SessionPrompt, SessionRedo, SessionSet, SessionUndo,
+    SessionPrompt, SessionRedo, SessionSet, SessionUndo, SessionUnqueue,
 };
 use linger_protocol::question::Answer;
-use linger_protocol::session::{self, Attach, Compact, Keyed, Prompt, Redo, Set, Undo};
+use linger_protocol::session::{self, Attach, Compact, Continue, Prompt, Redo, Set, Undo, Unqueue};
 use linger_protocol::transport::blocking::Incoming;
 use linger_protocol::worktree::Merge;
 use serde_json::value::RawValue;
@@ -35,7 +35,9 @@ pub(crate) enum Request {
     /// `session/cancel`, which stops the turn.
     Cancel(session::Cancel),
     /// `session/continue`.
-    Continue(Keyed),
+    Continue(Continue),
+    /// `session/unqueue`.
+    Unqueue(Unqueue),
     /// `session/undo`.
     Undo(Undo),
     /// `session/redo`.
@@ -138,7 +140,8 @@ impl Attachment {
             Request::Compact(compact) => self.client.send(&SessionCompact(compact.clone())),
             Request::Answer(answer) => self.client.send(&QuestionAnswer(answer.clone())),
             Request::Cancel(cancel) => self.client.send(&SessionCancel(cancel.clone())),
-            Request::Continue(keyed) => self.client.send(&SessionContinue(keyed.clone())),
+            Request::Continue(on) => self.client.send(&SessionContinue(on.clone())),
+            Request::Unqueue(unqueue) => self.client.send(&SessionUnqueue(unqueue.clone())),
             Request::Undo(undo) => self.client.send(&SessionUndo(undo.clone())),
             Request::Redo(redo) => self.client.send(&SessionRedo(redo.clone())),
             Request::Set(set) => self.client.send(&SessionSet(set.clone())),
@@ -214,7 +217,7 @@ impl Attachment {
                     }
                 }
                 // Of a subscription to all sessions, which is not this one's.
-                Event::Incoming(_, Incoming::Any(..)) => {}
+                Event::Incoming(_, Incoming::Any(..) | Incoming::Completion(_)) => {}
                 Event::Lost(_) => return Ok(Happened::Lost),
                 Event::Refused(_, failure) => return Err(failure),
                 Event::Line(line) => return Ok(Happened::Line(line)),

@@ -72,8 +72,15 @@ fn misused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
+    let option = match error.get(clap::error::ContextKind::InvalidArg) {
+        Some(clap::error::ContextValue::String(option)) => command::option_hint(option),
+        _ => None,
+    };
+    let text = error.to_string();
+    // In place of the tip, which names whatever is spelt like it.
+    let said = option.map(|hint| format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default()));
     // If stderr cannot be written, there is no place to report it.
-    let _ = terminal::Terminal::new().say(error.to_string().trim_end());
+    let _ = terminal::Terminal::new().say(said.as_deref().unwrap_or(&text).trim_end());
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 

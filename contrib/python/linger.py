@@ -600,6 +600,7 @@ class Behind(TypedDict):
     """The process that a face speaks for, as `daemon/hello` says it: a connection with it may do less, never more."""
 
     pid: NotRequired[int | None]
+    user: NotRequired[int | None]
 
 
 class SessionBinParams(TypedDict):
@@ -653,15 +654,19 @@ class DaemonCheckResult(TypedDict):
     damage: NotRequired[list[Damage]]
 
 
-class Checkpoint(TypedDict):
-    """The state of the files of a workspace at a moment: an event."""
-
-    checkpoint: str
-    root: str
-    call_id: CallId
-    since: NotRequired[str | None]
-    changed: NotRequired[int]
-    files: NotRequired[list[str]]
+# The state of the files of a workspace at a moment: an event.
+Checkpoint = TypedDict("Checkpoint", {
+    "checkpoint": "str",
+    "root": "str",
+    "call_id": "CallId",
+    "since": "NotRequired[str | None]",
+    "changed": "NotRequired[int]",
+    "files": "NotRequired[list[str]]",
+    "from": "NotRequired[int | None]",
+    "certain": "NotRequired[bool]",
+    "others": "NotRequired[list[str]]",
+    "modes": "NotRequired[dict[str, int] | None]",
+})
 
 
 ChildStatus: TypeAlias = "Literal['started', 'working', 'waiting', 'finished'] | str"
@@ -731,6 +736,13 @@ class ThinkingCompletionEvent(TypedDict):
     text: str
 
 
+class NativeCompletionEvent(TypedDict):
+    """An event of OpenAI's Responses, as the provider sent it."""
+
+    kind: Literal["native"]
+    data: str
+
+
 class CompletedCompletionEvent(TypedDict):
     """The answer is whole."""
 
@@ -747,9 +759,11 @@ class FailedCompletionEvent(TypedDict):
     message: str
     hint: str
     status: int
+    code: NotRequired[str]
+    retry_after_ms: NotRequired[int | None]
 
 
-CompletionEvent: TypeAlias = "TextCompletionEvent | ThinkingCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent"
+CompletionEvent: TypeAlias = "TextCompletionEvent | ThinkingCompletionEvent | NativeCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent"
 
 
 CompletionId: TypeAlias = "str"
@@ -899,6 +913,14 @@ class OpaqueContentBlock(TypedDict):
 ContentBlock: TypeAlias = "TextContentBlock | ThinkingContentBlock | ImageContentBlock | ResourceLinkContentBlock | ResourceContentBlock | ToolUseContentBlock | CutToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock"
 
 
+class SessionContinueParams(TypedDict):
+    """`session/continue`: resumes the turn, or starts what waits for the user."""
+
+    session: SessionId
+    prompt: NotRequired[PromptId | None]
+    key: NotRequired[str | None]
+
+
 class SessionCreateParams(TypedDict):
     """`session/create`: a new session in a directory."""
 
@@ -919,6 +941,7 @@ class SessionCreateParams(TypedDict):
     name: NotRequired[str | None]
     one_shot: NotRequired[bool]
     env: NotRequired[dict[str, str]]
+    login_env: NotRequired[bool]
     umask: NotRequired[int | None]
     key: NotRequired[str | None]
 
@@ -1114,6 +1137,9 @@ class SessionChangedEvent(TypedDict):
     tools: NotRequired[list[str] | None]
     mcp_servers: NotRequired[list[SessionServer] | None]
     binned: NotRequired[bool | None]
+    by_retention: NotRequired[bool]
+    cwd: NotRequired[str | None]
+    moved: NotRequired[Moved | None]
     title: NotRequired[str | None]
     title_cost: NotRequired[ModelCost | None]
     seq: NotRequired[int | None]
@@ -1137,6 +1163,7 @@ class PromptAcceptedEvent(TypedDict):
     child: NotRequired[SessionId | None]
     runs: NotRequired[list[str]]
     limit: NotRequired[SkillLimit | None]
+    awaited: NotRequired[bool]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1146,6 +1173,28 @@ class PromptUnqueuedEvent(TypedDict):
     """A prompt that waited for its turn was taken back; it never becomes a message."""
 
     kind: Literal["prompt_unqueued"]
+    prompt: PromptId
+    by: NotRequired[str | None]
+    process: NotRequired[Process | None]
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
+class PromptDraftedEvent(TypedDict):
+    """A prompt that waited when a turn was cancelled is a draft from now on: it runs only when it is sent again."""
+
+    kind: Literal["prompt_drafted"]
+    prompt: PromptId
+    seq: NotRequired[int | None]
+    at: int
+    turn: NotRequired[TurnId | None]
+
+
+class DraftSentEvent(TypedDict):
+    """A draft was sent again: it is queued behind the prompts that wait already."""
+
+    kind: Literal["draft_sent"]
     prompt: PromptId
     by: NotRequired[str | None]
     process: NotRequired[Process | None]
@@ -1276,19 +1325,23 @@ class ToolFinishedEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
-class CheckpointEvent(TypedDict):
-    """A checkpoint of the workspace was taken, before a call that may change anything or after one that did."""
-
-    checkpoint: str
-    root: str
-    call_id: CallId
-    since: NotRequired[str | None]
-    changed: NotRequired[int]
-    files: NotRequired[list[str]]
-    kind: Literal["checkpoint"]
-    seq: NotRequired[int | None]
-    at: int
-    turn: NotRequired[TurnId | None]
+# A checkpoint of the workspace was taken, before a call that may change anything or after one that did.
+CheckpointEvent = TypedDict("CheckpointEvent", {
+    "checkpoint": "str",
+    "root": "str",
+    "call_id": "CallId",
+    "since": "NotRequired[str | None]",
+    "changed": "NotRequired[int]",
+    "files": "NotRequired[list[str]]",
+    "from": "NotRequired[int | None]",
+    "certain": "NotRequired[bool]",
+    "others": "NotRequired[list[str]]",
+    "modes": "NotRequired[dict[str, int] | None]",
+    "kind": "Literal['checkpoint']",
+    "seq": "NotRequired[int | None]",
+    "at": "int",
+    "turn": "NotRequired[TurnId | None]",
+})
 
 
 class MergedEvent(TypedDict):
@@ -1331,7 +1384,9 @@ class UndoStartedEvent(TypedDict):
     step: NotRequired[TurnId | None]
     call: NotRequired[CallId | None]
     file: NotRequired[str | None]
+    files: NotRequired[list[str]]
     changes: list[FileChange]
+    uncertain: NotRequired[list[UncertainChange]]
     by: NotRequired[str | None]
     process: NotRequired[Process | None]
     seq: NotRequired[int | None]
@@ -1347,6 +1402,7 @@ class UndoneEvent(TypedDict):
     step: NotRequired[TurnId | None]
     changes: list[FileChange]
     failed: NotRequired[list[NotRestored]]
+    uncertain: NotRequired[list[UncertainChange]]
     seq: NotRequired[int | None]
     at: int
     turn: NotRequired[TurnId | None]
@@ -1402,6 +1458,8 @@ class PermissionRequestedEvent(TypedDict):
     cwd: str
     digest: str
     rule: NotRequired[str | None]
+    why: NotRequired[str | None]
+    position: NotRequired[QuestionPosition | None]
     grant: str
     grants: NotRequired[list[str]]
     options: list[Decision]
@@ -1648,7 +1706,7 @@ class CaughtUpEvent(TypedDict):
     turn: NotRequired[TurnId | None]
 
 
-Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
+Event: TypeAlias = "SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | PromptDraftedEvent | DraftSentEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent"
 
 
 class TokenExchangeParams(TypedDict):
@@ -1692,6 +1750,9 @@ class FileChange(TypedDict):
     after: NotRequired[BlobId | None]
     before_type: NotRequired[FileType | None]
     after_type: NotRequired[FileType | None]
+    before_mode: NotRequired[int | None]
+    after_mode: NotRequired[int | None]
+    directories: NotRequired[list[int]]
     bytes: NotRequired[int]
 
 
@@ -1704,10 +1765,11 @@ class FileDiff(TypedDict):
     removed: int
     diff: NotRequired[str | None]
     note: NotRequired[str | None]
+    uncertain: NotRequired[bool]
     child: NotRequired[DiffChild | None]
 
 
-FileType: TypeAlias = "Literal['file', 'executable', 'link'] | str"
+FileType: TypeAlias = "Literal['file', 'executable', 'link', 'directory'] | str"
 
 
 class ArtifactFinishParams(TypedDict):
@@ -1735,6 +1797,7 @@ class SessionForkParams(TypedDict):
     session: SessionId
     at: NotRequired[str | None]
     name: NotRequired[str | None]
+    cwd: NotRequired[str | None]
     key: NotRequired[str | None]
 
 
@@ -1840,6 +1903,7 @@ class DaemonHelloParams(TypedDict):
     protocol: list[int]
     token: NotRequired[str | None]
     behind: NotRequired[Behind | None]
+    gateway: NotRequired[RunningGateway | None]
 
 
 HostedPart: TypeAlias = "Literal['call', 'result', 'error'] | str"
@@ -1877,6 +1941,7 @@ class Info(TypedDict):
     provider_wait: NotRequired[ProviderWait | None]
     stop_reason: NotRequired[StopReason | None]
     queued: int
+    drafts: NotRequired[int]
     permissions: NotRequired[list[QuestionId]]
     questions: NotRequired[list[QuestionId]]
     background: NotRequired[list[Background]]
@@ -1887,6 +1952,7 @@ class Info(TypedDict):
     children: NotRequired[list[ChildUpdate]]
     one_shot: NotRequired[bool]
     binned_at: NotRequired[int | None]
+    by_retention: NotRequired[bool]
     agent: NotRequired[str | None]
     usage: Usage
     context_tokens: NotRequired[int | None]
@@ -1948,8 +2014,8 @@ KeyInfo = TypedDict("KeyInfo", {
 KeySource: TypeAlias = "Literal['command', 'daemon', 'client', 'keychain', 'none', 'missing'] | str"
 
 
-class Keyed(TypedDict):
-    """`session/continue`: what the session is to do with its turn."""
+class SessionRestoreParams(TypedDict):
+    """`session/restore`: takes a session out of the bin."""
 
     session: SessionId
     key: NotRequired[str | None]
@@ -2186,7 +2252,15 @@ class ModelListParams(TypedDict):
     """`model/list`: the models that can be used."""
 
     all: NotRequired[bool]
+    known: NotRequired[bool]
     model: NotRequired[str | None]
+
+
+# A directory that has another name.
+Moved = TypedDict("Moved", {
+    "from": "str",
+    "to": "str",
+})
 
 
 class Named(TypedDict):
@@ -2287,6 +2361,8 @@ class Pending(TypedDict):
     digest: str
     grant: str
     grants: NotRequired[list[str]]
+    why: NotRequired[str | None]
+    position: NotRequired[QuestionPosition | None]
     at: int
 
 
@@ -2311,6 +2387,8 @@ class PendingQuestion(TypedDict):
     cwd: NotRequired[str]
     grant: NotRequired[str]
     grants: NotRequired[list[str]]
+    why: NotRequired[str | None]
+    position: NotRequired[QuestionPosition | None]
     digest: str
     at: int
 
@@ -2365,6 +2443,7 @@ class SessionPromptParams(TypedDict):
     schema: NotRequired[Any]
     until: NotRequired[Until | None]
     expand: NotRequired[bool]
+    awaited: NotRequired[bool]
     env: NotRequired[dict[str, str]]
     key: NotRequired[str | None]
 
@@ -2450,6 +2529,8 @@ class Question(TypedDict):
     cwd: NotRequired[str]
     grant: NotRequired[str]
     grants: NotRequired[list[str]]
+    why: NotRequired[str | None]
+    position: NotRequired[QuestionPosition | None]
     digest: str
 
 
@@ -2464,6 +2545,14 @@ class QuestionOption(TypedDict):
 
     name: str
     label: str
+
+
+class QuestionPosition(TypedDict):
+    """The place of a permission among those that the calls of one answer of a model ask together."""
+
+    number: int
+    of: int
+    first: QuestionId
 
 
 class ArtifactReadParams(TypedDict):
@@ -2549,6 +2638,7 @@ class Restored(TypedDict):
     step: NotRequired[TurnId | None]
     changes: list[FileChange]
     failed: NotRequired[list[NotRestored]]
+    uncertain: NotRequired[list[UncertainChange]]
 
 
 class TrustRevokeParams(TypedDict):
@@ -2576,6 +2666,7 @@ class SessionRewindParams(TypedDict):
     session: SessionId
     to: NotRequired[PromptId | None]
     files: NotRequired[bool]
+    uncertain: NotRequired[Uncertain | None]
     force: NotRequired[bool]
     key: NotRequired[str | None]
 
@@ -2617,6 +2708,16 @@ class PermissionRemoveResult(TypedDict):
     """The result of `permission/remove`."""
 
     removed: list[AlwaysRule]
+
+
+class RunningGateway(TypedDict):
+    """A gateway that runs."""
+
+    pid: int
+    listen: str
+    url: NotRequired[str | None]
+    version: str
+    started_at: int
 
 
 Scope: TypeAlias = "Literal['user', 'workspace', 'named'] | str"
@@ -2695,6 +2796,7 @@ class SessionSetParams(TypedDict):
     fallback: NotRequired[list[str] | None]
     unattended: NotRequired[Unattended | None]
     budget: NotRequired[Budget]
+    cwd: NotRequired[str | None]
     add_directories: NotRequired[list[str]]
     remove_directories: NotRequired[list[str]]
     mcp_servers: NotRequired[list[SessionServer] | None]
@@ -2740,11 +2842,21 @@ class CompletionStartParams(TypedDict):
 
     model: NotRequired[str | None]
     system: NotRequired[str]
-    messages: list[CompletionMessage]
+    messages: NotRequired[list[CompletionMessage]]
     tools: NotRequired[list[CompletionTool]]
     schema: NotRequired[Any]
     max_tokens: NotRequired[int | None]
     effort: NotRequired[Effort]
+    tool_choice: NotRequired[ToolChoice]
+    forced_tool: NotRequired[str | None]
+    parallel_tool_calls: NotRequired[bool | None]
+    stop: NotRequired[list[str]]
+    temperature: NotRequired[float | None]
+    top_p: NotRequired[float | None]
+    seed: NotRequired[int | None]
+    frequency_penalty: NotRequired[float | None]
+    presence_penalty: NotRequired[float | None]
+    responses: NotRequired[str | None]
 
 
 class CompletionStartResult(TypedDict):
@@ -2752,6 +2864,8 @@ class CompletionStartResult(TypedDict):
 
     completion: CompletionId
     model: str
+    ignored: NotRequired[list[str]]
+    native: NotRequired[bool]
 
 
 State: TypeAlias = "Literal['idle', 'running', 'waiting', 'offered']"
@@ -2785,6 +2899,7 @@ class DaemonStatusResult(TypedDict):
     connections: int
     damage: NotRequired[list[Damage]]
     storage: NotRequired[Storage | None]
+    gateway: NotRequired[RunningGateway | None]
     proxies: NotRequired[list[str]]
 
 
@@ -2898,6 +3013,9 @@ class Tool(TypedDict):
     file: NotRequired[str | None]
 
 
+ToolChoice: TypeAlias = "Literal['auto', 'none', 'required']"
+
+
 ToolDecision: TypeAlias = "Literal['allow', 'ask', 'deny']"
 
 
@@ -2937,6 +3055,20 @@ TurnId: TypeAlias = "str"
 Unattended: TypeAlias = "str"
 
 
+Uncertain: TypeAlias = "Literal['undo', 'keep', 'ask']"
+
+
+# A change of a file while a command ran, which an editor or another program may have made.
+UncertainChange = TypedDict("UncertainChange", {
+    "path": "str",
+    "kind": "ChangeKind",
+    "call_id": "CallId",
+    "at": "NotRequired[int | None]",
+    "from": "NotRequired[int | None]",
+    "to": "int",
+})
+
+
 class SessionUncompactParams(TypedDict):
     """`session/uncompact`: takes back the latest compaction, while the messages fit the model."""
 
@@ -2960,12 +3092,14 @@ class SessionUndoParams(TypedDict):
     session: SessionId
     call: NotRequired[CallId | None]
     file: NotRequired[str | None]
+    files: NotRequired[list[str]]
+    uncertain: NotRequired[Uncertain | None]
     force: NotRequired[bool]
     key: NotRequired[str | None]
 
 
 class SessionUnqueueParams(TypedDict):
-    """`session/unqueue`: takes back prompts that wait for their turn."""
+    """`session/unqueue`: takes back a prompt that waits for its turn, or a draft."""
 
     session: SessionId
     prompt: NotRequired[PromptId | None]
@@ -3213,6 +3347,10 @@ class FileChangedError(LingerError):
     code = -31050
 
 
+class UncertainError(LingerError):
+    code = -31052
+
+
 class UnauthorizedError(LingerError):
     code = -31080
 
@@ -3320,7 +3458,7 @@ class Methods:
         result: Empty = await self.call("session/cancel", params)
         return result
 
-    async def session_continue(self, **params: Unpack[Keyed]) -> Empty:
+    async def session_continue(self, **params: Unpack[SessionContinueParams]) -> Empty:
         result: Empty = await self.call("session/continue", params)
         return result
 
@@ -3376,7 +3514,7 @@ class Methods:
         result: Removed = await self.call("session/bin", params)
         return result
 
-    async def session_restore(self, **params: Unpack[Keyed]) -> SessionRestoreResult:
+    async def session_restore(self, **params: Unpack[SessionRestoreParams]) -> SessionRestoreResult:
         result: SessionRestoreResult = await self.call("session/restore", params)
         return result
 

@@ -652,7 +652,7 @@ export type BackgroundId = string;
 
 /** A row of `session/list`, of which these two fields count. */
 export interface Before {
-  /** When it last changed, in Unix milliseconds. */
+  /** When it last changed, in Unix milliseconds; notices between turns do not count. */
   updated_at: number;
   /** Orders rows of the same time. */
   session: SessionId;
@@ -684,8 +684,10 @@ export interface ArtifactBeginResult {
 
 /** The process that a face speaks for, as `daemon/hello` says it: a connection with it may do less, never more. */
 export interface Behind {
-  /** Its process; absent if the face cannot find it, such as one on another machine. */
+  /** Its process; absent if the face cannot find it. */
   pid?: number | null;
+  /** Its user, if only that is known: a process of another user's, such as a proxy. A process of the daemon's own user that cannot be found, and one of which nothing is known, counts as one that the daemon started. */
+  user?: number | null;
 }
 
 /** `session/bin`: puts a session into the bin, where it stays for 30 days. */
@@ -762,6 +764,14 @@ export interface Checkpoint {
   changed?: number;
   /** The first 20 of these, relative to `root`. */
   files?: Array<string>;
+  /** When the call began to run, in Unix milliseconds; of a checkpoint after it. */
+  from?: number | null;
+  /** Whether the differences are surely the call's: it ended by itself, it was short, and no command of another session ran meanwhile. Others may be of an editor or another program, which `session/undo` asks about. */
+  certain?: boolean;
+  /** Files that another session wrote meanwhile, relative to `root`: they differ too, are not in `changed`, and are no change of the call. */
+  others?: Array<string>;
+  /** The modes before the call of the files that differ and of directories above them, relative to `root`, where they are not 0644, or 0755 for directories and for what may be executed; absent if none of them is known. */
+  modes?: Record<string, number> | null;
 }
 
 /** How far a child is. */
@@ -851,6 +861,13 @@ export interface ThinkingCompletionEvent {
   text: string;
 }
 
+/** An event of OpenAI's Responses, as the provider sent it. */
+export interface NativeCompletionEvent {
+  kind: "native";
+  /** The text of a JSON object. */
+  data: string;
+}
+
 /** The answer is whole. */
 export interface CompletedCompletionEvent {
   kind: "completed";
@@ -871,10 +888,14 @@ export interface FailedCompletionEvent {
   hint: string;
   /** The kind of failure, as an HTTP status. */
   status: number;
+  /** OpenAI's word for it, such as `rate_limit_exceeded`; `provider_failed` if it has none. */
+  code?: string;
+  /** How long the provider asks to wait before the next request, in milliseconds. */
+  retry_after_ms?: number | null;
 }
 
 /** A piece of a completion. After `completed` or `failed` nothing comes. */
-export type CompletionEvent = TextCompletionEvent | ThinkingCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent;
+export type CompletionEvent = TextCompletionEvent | ThinkingCompletionEvent | NativeCompletionEvent | CompletedCompletionEvent | FailedCompletionEvent;
 
 /** A completion without a session; unique within its connection. */
 export type CompletionId = string;
@@ -1052,9 +1073,19 @@ export interface OpaqueContentBlock {
 /** One piece of a message. */
 export type ContentBlock = TextContentBlock | ThinkingContentBlock | ImageContentBlock | ResourceLinkContentBlock | ResourceContentBlock | ToolUseContentBlock | CutToolUseContentBlock | ToolResultContentBlock | HostedContentBlock | OpaqueContentBlock;
 
+/** `session/continue`: resumes the turn, or starts what waits for the user. */
+export interface SessionContinueParams {
+  /** The session that goes on. */
+  session: SessionId;
+  /** Send only this draft; when absent, all of them. */
+  prompt?: PromptId | null;
+  /** Idempotency key. */
+  key?: string | null;
+}
+
 /** `session/create`: a new session in a directory. */
 export interface SessionCreateParams {
-  /** The working directory, absolute; it must exist. */
+  /** The working directory, absolute, or `~` and `~/DIR` for the home directory of the daemon's user; it must exist. */
   cwd: string;
   /** `provider/model`, or a provider alone for its default model; the configuration's default when absent. */
   model?: string | null;
@@ -1088,6 +1119,8 @@ export interface SessionCreateParams {
   one_shot?: boolean;
   /** Variables for the session's tools; what looks like a secret is left out unless the configuration passes it, and is in the daemon's memory alone. */
   env?: Record<string, string>;
+  /** Whether its tools get, beside `env`, the login variables of the daemon's own user (`HOME`, `PATH`, `USER`, `LANG` …): for a client on another machine, whose own would be wrong. */
+  login_env?: boolean;
   /** The file mode creation mask of the session's commands; the daemon's when absent. */
   umask?: number | null;
   /** Idempotency key. */
@@ -1380,6 +1413,12 @@ export interface SessionChangedEvent {
   mcp_servers?: Array<SessionServer> | null;
   /** Whether it is in the bin. */
   binned?: boolean | null;
+  /** Whether `retention` of the configuration put it there. */
+  by_retention?: boolean;
+  /** Its working directory from the next turn on, absolute. */
+  cwd?: string | null;
+  /** With `cwd`: the directory before is gone, and what earlier events say of paths below `from` is meant of those below `to`. */
+  moved?: Moved | null;
   /** The title that a model gave it. */
   title?: string | null;
   /** The cost of asking for a title, also where none came of it. */
@@ -1419,6 +1458,8 @@ export interface PromptAcceptedEvent {
   runs?: Array<string>;
   /** The limit of its turn by the skill that it names. */
   limit?: SkillLimit | null;
+  /** Whether its sender waits for its answer: a cancel takes it back (`prompt_unqueued`) in place of making it a draft. */
+  awaited?: boolean;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1435,6 +1476,36 @@ export interface PromptUnqueuedEvent {
   /** The client that took it back. */
   by?: string | null;
   /** The process that took it back. */
+  process?: Process | null;
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
+/** A prompt that waited when a turn was cancelled is a draft from now on: it runs only when it is sent again. */
+export interface PromptDraftedEvent {
+  kind: "prompt_drafted";
+  /** The prompt that waits for its user. */
+  prompt: PromptId;
+  /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
+  seq?: number | null;
+  /** When it happened, in Unix milliseconds. */
+  at: number;
+  /** The turn that it is a part of. */
+  turn?: TurnId | null;
+}
+
+/** A draft was sent again: it is queued behind the prompts that wait already. */
+export interface DraftSentEvent {
+  kind: "draft_sent";
+  /** The prompt that was a draft. */
+  prompt: PromptId;
+  /** The client that sent it. */
+  by?: string | null;
+  /** The process that sent it. */
   process?: Process | null;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1646,6 +1717,14 @@ export interface CheckpointEvent {
   changed?: number;
   /** The first 20 of these, relative to `root`. */
   files?: Array<string>;
+  /** When the call began to run, in Unix milliseconds; of a checkpoint after it. */
+  from?: number | null;
+  /** Whether the differences are surely the call's: it ended by itself, it was short, and no command of another session ran meanwhile. Others may be of an editor or another program, which `session/undo` asks about. */
+  certain?: boolean;
+  /** Files that another session wrote meanwhile, relative to `root`: they differ too, are not in `changed`, and are no change of the call. */
+  others?: Array<string>;
+  /** The modes before the call of the files that differ and of directories above them, relative to `root`, where they are not 0644, or 0755 for directories and for what may be executed; absent if none of them is known. */
+  modes?: Record<string, number> | null;
   kind: "checkpoint";
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
@@ -1716,8 +1795,12 @@ export interface UndoStartedEvent {
   call?: CallId | null;
   /** The file, if only its changes are meant. */
   file?: string | null;
+  /** The files, if only the changes of several are meant. */
+  files?: Array<string>;
   /** The change of each file. */
   changes: Array<FileChange>;
+  /** Changes that stay because an editor or another program may have made them. */
+  uncertain?: Array<UncertainChange>;
   /** The client that asked for it. */
   by?: string | null;
   /** The process that asked for it. */
@@ -1741,6 +1824,8 @@ export interface UndoneEvent {
   changes: Array<FileChange>;
   /** The files that are as they were. */
   failed?: Array<NotRestored>;
+  /** Changes that stay because an editor or another program may have made them, and nobody has said what becomes of them. */
+  uncertain?: Array<UncertainChange>;
   /** Its number in the session: 1, 2, 3 … without a gap; absent for deltas and `caught_up`. */
   seq?: number | null;
   /** When it happened, in Unix milliseconds. */
@@ -1823,6 +1908,10 @@ export interface PermissionRequestedEvent {
   digest: string;
   /** The rule that asked, or null when the mode did. */
   rule?: string | null;
+  /** Why the mode asks about what it lets run elsewhere, behind 'asks because'. */
+  why?: string | null;
+  /** Its place among those of the same answer of the model; absent if it is the only one. */
+  position?: QuestionPosition | null;
   /** The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses. */
   grant: string;
   /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
@@ -2195,7 +2284,7 @@ export interface CaughtUpEvent {
 }
 
 /** One thing that happened in a session. */
-export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
+export type Event = SessionCreatedEvent | ForkedEvent | RewoundEvent | UncompactedEvent | SessionChangedEvent | PromptAcceptedEvent | PromptUnqueuedEvent | PromptDraftedEvent | DraftSentEvent | TurnStartedEvent | MessageEvent | MessageSupersededEvent | CommandStartedEvent | CheckStartedEvent | ChildUpdatedEvent | ToolStartedEvent | ToolFinishedEvent | CheckpointEvent | MergedEvent | WorktreeChangedEvent | UndoStartedEvent | UndoneEvent | PlanEvent | BackgroundStartedEvent | BackgroundEndedEvent | PermissionRequestedEvent | PermissionResolvedEvent | QuestionAskedEvent | QuestionResolvedEvent | ConfigConfirmedEvent | TurnFinishedEvent | CompactionStartedEvent | CompactedEvent | CompactionFailedEvent | TrimmedEvent | LostEvent | NoticeEvent | TextDeltaEvent | ThinkingDeltaEvent | ToolCallDeltaEvent | HostedDeltaEvent | ToolOutputDeltaEvent | CaughtUpEvent;
 
 /** `token/exchange`: gives a token for a code, once. */
 export interface TokenExchangeParams {
@@ -2251,6 +2340,12 @@ export interface FileChange {
   before_type?: FileType | null;
   /** The file's type after, as `before_type`. */
   after_type?: FileType | null;
+  /** The permissions that the file had before, such as 0o600; absent if they are not known, and if there was no file. */
+  before_mode?: number | null;
+  /** The permissions that it gets; of changes that put a file back. */
+  after_mode?: number | null;
+  /** The permissions of the directories above it that come or go with it, the innermost first. */
+  directories?: Array<number>;
   /** How many bytes these blobs have. */
   bytes?: number;
 }
@@ -2269,12 +2364,14 @@ export interface FileDiff {
   diff?: string | null;
   /** Why there are no lines: it is no text, its content is not kept, only its mode differs. */
   note?: string | null;
+  /** Whether an editor or another program may have made some of its changes, while a command ran. */
+  uncertain?: boolean;
   /** The child whose turns changed it; absent for the session's own. */
   child?: DiffChild | null;
 }
 
-/** The type of a file: as much as git keeps of it. */
-export type FileType = "file" | "executable" | "link" | (string & {});
+/** The type of a file: as much as git keeps of it, and a directory that stands in the place of a file. */
+export type FileType = "file" | "executable" | "link" | "directory" | (string & {});
 
 /** `artifact/finish`: makes an artifact of what was written; it is on disk when this is answered. */
 export interface ArtifactFinishParams {
@@ -2310,6 +2407,8 @@ export interface SessionForkParams {
   at?: string | null;
   /** A name, unique among sessions. */
   name?: string | null;
+  /** Where the fork works, absolute; the session's directory when absent. It takes a process that is known to be the user's. */
+  cwd?: string | null;
   /** Idempotency key: sent twice, there is one fork. */
   key?: string | null;
 }
@@ -2460,6 +2559,8 @@ export interface DaemonHelloParams {
   token?: string | null;
   /** For a face: the process that it speaks for. Without a token such a connection may only exchange a code. */
   behind?: Behind | null;
+  /** For the gateway, which only a process of the user's own can be: where it listens, for `daemon/status`, while this connection lasts. */
+  gateway?: RunningGateway | null;
 }
 
 /** A part of a `ContentBlock::Hosted`. */
@@ -2516,6 +2617,8 @@ export interface Info {
   stop_reason?: StopReason | null;
   /** Prompts that wait for their turn. */
   queued: number;
+  /** Prompts that waited when a turn was cancelled, and run only when they are sent again (`session/continue`). */
+  drafts?: number;
   /** Permissions that wait for an answer. */
   permissions?: Array<QuestionId>;
   /** Questions of any kind that wait for an answer, permissions among them. */
@@ -2536,6 +2639,8 @@ export interface Info {
   one_shot?: boolean;
   /** When it was put into the bin, in Unix milliseconds, if it is there; 30 days later it is deleted. */
   binned_at?: number | null;
+  /** Whether `retention` of the configuration put it into the bin. */
+  by_retention?: boolean;
   /** The name of the agent that it is. */
   agent?: string | null;
   /** Tokens over all its turns. */
@@ -2629,9 +2734,9 @@ export interface KeyInfo {
 /** Where a provider's key comes from. */
 export type KeySource = "command" | "daemon" | "client" | "keychain" | "none" | "missing" | (string & {});
 
-/** `session/continue`: what the session is to do with its turn. */
-export interface Keyed {
-  /** The session that goes on. */
+/** `session/restore`: takes a session out of the bin. */
+export interface SessionRestoreParams {
+  /** The session to restore. */
   session: SessionId;
   /** Idempotency key. */
   key?: string | null;
@@ -2930,8 +3035,18 @@ export interface ModelCost {
 export interface ModelListParams {
   /** All that the providers have: those that can be used are asked, at once and not for long. Without it each has one row, with the model that it begins with. */
   all?: boolean;
+  /** Only models that can be used now and whose names are known: from the lists that providers have given, which are renewed in the background, or else from linger's own table. A provider that was never asked for its list is, for two seconds at most. */
+  known?: boolean;
   /** Only this one, as `provider/model`; no server is asked. No row if its provider is unknown. */
   model?: string | null;
+}
+
+/** A directory that has another name. */
+export interface Moved {
+  /** Its path before, absolute. */
+  from: string;
+  /** Its path from now on. */
+  to: string;
 }
 
 /** A request that names a session and nothing else: `session/detach`. */
@@ -3057,6 +3172,10 @@ export interface Pending {
   grant: string;
   /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
+  /** Why the mode asks about what it lets run elsewhere, behind 'asks because'. */
+  why?: string | null;
+  /** Its place among those of the same answer of the model; absent if it is the only one. */
+  position?: QuestionPosition | null;
   /** When it was asked, in Unix milliseconds. */
   at: number;
 }
@@ -3099,6 +3218,10 @@ export interface PendingQuestion {
   grant?: string;
   /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
+  /** Why the mode asks about what it lets run elsewhere, behind 'asks because'. */
+  why?: string | null;
+  /** Its place among those of the same answer of the model; absent if it is the only one. */
+  position?: QuestionPosition | null;
   /** The hash of what is asked. */
   digest: string;
   /** When it was asked, in Unix milliseconds. */
@@ -3168,6 +3291,8 @@ export interface SessionPromptParams {
   until?: Until | null;
   /** Whether a text that begins with `/NAME` names a command or a skill (`command/list`, `skill/list`), which the daemon puts in its place. */
   expand?: boolean;
+  /** Whether the sender waits for the answer, as a program does: if the turn before it is cancelled, the prompt is taken back (`prompt_unqueued`), and otherwise it becomes a draft for its user. */
+  awaited?: boolean;
   /** Values of secret variables that the session was created with; others are ignored. */
   env?: Record<string, string>;
   /** Idempotency key: sent twice, the prompt happens once. */
@@ -3284,6 +3409,10 @@ export interface Question {
   grant?: string;
   /** The rules one by one, if the call touches several things: then `grant` names them all, for people. */
   grants?: Array<string>;
+  /** Why the mode asks about what it lets run elsewhere, behind 'asks because'. */
+  why?: string | null;
+  /** Its place among those of the same answer of the model; absent if it is the only one. */
+  position?: QuestionPosition | null;
   /** The hash of what is asked. */
   digest: string;
 }
@@ -3300,6 +3429,16 @@ export interface QuestionOption {
   name: string;
   /** The text for people. */
   label: string;
+}
+
+/** The place of a permission among those that the calls of one answer of a model ask together. */
+export interface QuestionPosition {
+  /** Its number, from 1. */
+  number: number;
+  /** How many there are, at least 2. */
+  of: number;
+  /** The first of them; all have the same. */
+  first: QuestionId;
 }
 
 /** `artifact/read`: its bytes, piece by piece. */
@@ -3404,6 +3543,8 @@ export interface Restored {
   changes: Array<FileChange>;
   /** The files that could not be put back. */
   failed?: Array<NotRestored>;
+  /** Changes that stay because an editor or another program may have made them. */
+  uncertain?: Array<UncertainChange>;
 }
 
 /** `trust/revoke`: trusts nothing of a workspace any more. */
@@ -3434,7 +3575,9 @@ export interface SessionRewindParams {
   to?: PromptId | null;
   /** Also put back the files that its turns changed since, as `session/undo` does. */
   files?: boolean;
-  /** Whether to undo files too that somebody changed since. */
+  /** With `files`: what becomes of changes that an editor or another program may have made while a command ran; absent: `ask`. */
+  uncertain?: Uncertain | null;
+  /** Whether to undo files too that somebody changed since, and changes that are uncertain. */
   force?: boolean;
   /** Idempotency key. */
   key?: string | null;
@@ -3489,6 +3632,20 @@ export interface Role2 {
 export interface PermissionRemoveResult {
   /** The rules that were removed. */
   removed: Array<AlwaysRule>;
+}
+
+/** A gateway that runs. */
+export interface RunningGateway {
+  /** Its process. */
+  pid: number;
+  /** Where it listens: an address and a port, or `unix:` and a path. */
+  listen: string;
+  /** How browsers reach it: its `public_url`, or its address; absent for a Unix socket without one. */
+  url?: string | null;
+  /** The version of its program. */
+  version: string;
+  /** Its start, in Unix milliseconds. */
+  started_at: number;
 }
 
 /** Whose a file is. */
@@ -3597,6 +3754,8 @@ export interface SessionSetParams {
   unattended?: Unattended | null;
   /** The sums at which it asks before it goes on; 0 takes one away. What was raised by answers begins again. */
   budget?: Budget;
+  /** The directory where it works from now on, absolute; it must exist. Refused while a turn runs or prompts wait, for a child, and for processes that are not known to be the user's: other files say what may run there. Rules that answers added for the session are gone with it. */
+  cwd?: string | null;
   /** More directories that its file tools treat like `cwd`, absolute; each must exist. */
   add_directories?: Array<string>;
   /** The additional directories to take away. */
@@ -3654,8 +3813,8 @@ export interface CompletionStartParams {
   model?: string | null;
   /** The system prompt. */
   system?: string;
-  /** The conversation, which begins with a user's message: text, images, calls of the model and their results. Each call has its result in the next message. */
-  messages: Array<CompletionMessage>;
+  /** The conversation: text, images, calls of the model and their results. Each call has its result in the next message. It may begin with the model's words, and end with them to have them continued; empty if the system prompt says everything. */
+  messages?: Array<CompletionMessage>;
   /** The caller's own tools; the model's calls of them are in the answer, and nothing runs. */
   tools?: Array<CompletionTool>;
   /** JSON Schema that the answer has to fit, as far as the provider can be held to it. */
@@ -3664,6 +3823,26 @@ export interface CompletionStartParams {
   max_tokens?: number | null;
   /** How hard the model thinks; the configuration's for the model when absent. */
   effort?: Effort;
+  /** Whether the model may, must or must not call one of the tools. An answer that must be a call ignores `schema`. */
+  tool_choice?: ToolChoice;
+  /** The name of the one tool that must be called. */
+  forced_tool?: string | null;
+  /** Whether an answer may have several calls; true when absent. */
+  parallel_tool_calls?: boolean | null;
+  /** Texts that end the answer, at most 16; the answer ends before the first of them. */
+  stop?: Array<string>;
+  /** The sampling temperature, in the provider's own range. */
+  temperature?: number | null;
+  /** The share of the probability that tokens are chosen from. */
+  top_p?: number | null;
+  /** The seed of the sampling. */
+  seed?: number | null;
+  /** How much frequent tokens are avoided. */
+  frequency_penalty?: number | null;
+  /** How much tokens are avoided that were there before. */
+  presence_penalty?: number | null;
+  /** The same request as OpenAI's Responses has it, as the text of a JSON object. A provider of the kind `openai-responses` gets it in place of everything else but the model, and its events come back as they are: `native`. Other providers ignore it. */
+  responses?: string | null;
 }
 
 /** The result of `completion/start`; pieces follow it. */
@@ -3672,6 +3851,10 @@ export interface CompletionStartResult {
   completion: CompletionId;
   /** The model that is asked, `provider/model`. */
   model: string;
+  /** The parameters that its provider has no field for, and that therefore have no effect. */
+  ignored?: Array<string>;
+  /** Whether `responses` was sent as it is, and `native` events follow. */
+  native?: boolean;
 }
 
 /** The present activity of a session. */
@@ -3726,6 +3909,8 @@ export interface DaemonStatusResult {
   damage?: Array<Damage>;
   /** The space that is taken on the disk, in bytes. */
   storage?: Storage | null;
+  /** The gateway that is connected, if one is. */
+  gateway?: RunningGateway | null;
   /** The proxies that requests to providers go through, a line each, without passwords. */
   proxies?: Array<string>;
 }
@@ -3872,6 +4057,9 @@ export interface Tool {
   file?: string | null;
 }
 
+/** Whether the model calls tools. */
+export type ToolChoice = "auto" | "none" | "required";
+
 /** Whether a call runs. */
 export type ToolDecision = "allow" | "ask" | "deny";
 
@@ -3914,6 +4102,25 @@ export type TurnId = string;
 /** How a turn's question that no person answers is treated. Written `hold`, `deny`, or `deny:10m` with a number and a unit. */
 export type Unattended = string;
 
+/** The treatment of changes that an editor or another program may have made while a command ran. */
+export type Uncertain = "undo" | "keep" | "ask";
+
+/** A change of a file while a command ran, which an editor or another program may have made. */
+export interface UncertainChange {
+  /** The file, absolute and without links. */
+  path: string;
+  /** The kind of change. */
+  kind: ChangeKind;
+  /** The call that ran meanwhile. */
+  call_id: CallId;
+  /** When the file was last written, in Unix milliseconds; absent if there is none. */
+  at?: number | null;
+  /** When the call began to run, in Unix milliseconds; absent where that is not known. */
+  from?: number | null;
+  /** When it had ended, in Unix milliseconds. */
+  to: number;
+}
+
 /** `session/uncompact`: takes back the latest compaction, while the messages fit the model. */
 export interface SessionUncompactParams {
   /** The session whose compaction is undone. */
@@ -3944,17 +4151,21 @@ export interface SessionUndoParams {
   call?: CallId | null;
   /** Only the changes of this file, in the latest turn that changed it. */
   file?: string | null;
-  /** Also files that were changed since. */
+  /** Only the changes of these files, each in the latest turn that changed it. A file that is named here or in `file` is undone also where an editor or another program may have changed it. */
+  files?: Array<string>;
+  /** The treatment of changes that an editor or another program may have made while a command ran; absent: they stay, and the result lists them. */
+  uncertain?: Uncertain | null;
+  /** Also files that were changed since, and changes that are uncertain. */
   force?: boolean;
   /** Idempotency key. */
   key?: string | null;
 }
 
-/** `session/unqueue`: takes back prompts that wait for their turn. */
+/** `session/unqueue`: takes back a prompt that waits for its turn, or a draft. */
 export interface SessionUnqueueParams {
   /** The session with the waiting prompts. */
   session: SessionId;
-  /** This one; the one that came last when absent. */
+  /** This one; when absent, the one that came last, and a draft only if none is queued. */
   prompt?: PromptId | null;
   /** Idempotency key. */
   key?: string | null;
@@ -4110,7 +4321,7 @@ export interface Methods {
   "session/env": { params: Named; result: SessionEnvResult };
   "session/prompt": { params: SessionPromptParams; result: Prompted };
   "session/cancel": { params: SessionCancelParams; result: Empty };
-  "session/continue": { params: Keyed; result: Empty };
+  "session/continue": { params: SessionContinueParams; result: Empty };
   "session/compact": { params: SessionCompactParams; result: Prompted };
   "session/unqueue": { params: SessionUnqueueParams; result: SessionUnqueueResult };
   "session/undo": { params: SessionUndoParams; result: Restored };
@@ -4124,7 +4335,7 @@ export interface Methods {
   "session/merge": { params: SessionMergeParams; result: Merged };
   "session/set": { params: SessionSetParams; result: Empty };
   "session/bin": { params: SessionBinParams; result: Removed };
-  "session/restore": { params: Keyed; result: SessionRestoreResult };
+  "session/restore": { params: SessionRestoreParams; result: SessionRestoreResult };
   "session/remove": { params: SessionRemoveParams; result: Removed };
   "session/prune": { params: SessionPruneParams; result: SessionPruneResult };
   "events/subscribe": { params: EventsSubscribeParams; result: EventsSubscribeResult };
@@ -4223,6 +4434,7 @@ export const ERRORS = {
   [-31070]: "UnknownMessage",
   [-31060]: "Binned",
   [-31050]: "FileChanged",
+  [-31052]: "Uncertain",
   [-31080]: "Unauthorized",
   [-31081]: "UnknownToken",
   [-31082]: "UnknownArtifact",

@@ -7,6 +7,7 @@
 //! - `LINGER_STORE_FAULT=N:KIND:K` and `LINGER_STORE_ONCE=FILE`: the Nth store operation of the process and the K−1 after it fail
 //!   with KIND (`full`, `ioerr`, `busy`); FILE is made by the first, and where it exists nothing fails.
 //! - `LINGER_BUG=NAME`: the bug NAME of [`BUGS`] is there.
+//! - `LINGER_CLOCK=DAYS`: the clock is ahead by so many days, or behind.
 //! - `LINGER_ASK=DIR`: what lies there as `daemon.json` is asked by the daemon when it is ready, and what lies there as
 //!   `session.json` by the next session whose turn comes to a boundary, once each: `text`, `options` and `blocks` of a choice.
 //!
@@ -122,6 +123,12 @@ mod none {
         false
     }
 
+    /// The days by which the clock is ahead.
+    #[inline(always)]
+    pub fn days_ahead() -> i64 {
+        0
+    }
+
     /// A choice to ask.
     #[inline(always)]
     pub fn choice(_whose: &str) -> Option<super::Choice> {
@@ -152,6 +159,7 @@ mod real {
         store_once: Option<PathBuf>,
         bug: String,
         questions: Option<PathBuf>,
+        days_ahead: i64,
     }
 
     static ASKED: LazyLock<FaultSpec> = LazyLock::new(|| {
@@ -170,6 +178,7 @@ mod real {
             store_once: var("LINGER_STORE_ONCE").map(PathBuf::from),
             bug,
             questions: var("LINGER_ASK").map(PathBuf::from),
+            days_ahead: var("LINGER_CLOCK").map_or(0, |text| text.parse().unwrap_or_else(|_| not_understood(&text))),
         }
     });
 
@@ -268,6 +277,11 @@ mod real {
         text: String,
         options: Vec<QuestionOption>,
         blocks: Blocks,
+    }
+
+    /// The days by which the clock is ahead.
+    pub fn days_ahead() -> i64 {
+        ASKED.days_ahead
     }
 
     /// The choice that lies ready for `whose` log; it is taken, so that it is asked once over all lives.

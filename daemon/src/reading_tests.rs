@@ -265,6 +265,7 @@ const OWN: &[&str] = &[
     "face/serve/mod",
     "session/actor",
     "session/reading/search",
+    "tool/git/checkpoint",
     "tool/output",
 ];
 

@@ -12,9 +12,10 @@ use crate::event::Level;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// A directory of a workspace, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// Only this file, wherever it lies, absolute; for a skill its directory or its SKILL.md. It is checked, and not used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub path: Option<PathBuf>,
     /// Whether the text of each comes with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -30,13 +31,14 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// Whose it is.
     pub scope: Scope,
     /// Whether sessions have it.
     pub status: Status,
     /// The file that counts in its place, if one of the same name does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub hidden_by: Option<PathBuf>,
     /// Its errors and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,6 +117,7 @@ pub struct Skill {
     /// As its file or directory gives it.
     pub name: String,
     /// Its file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// `sha256:` and the hash of the file.
     pub digest: String,
@@ -135,6 +138,7 @@ pub struct Role {
     /// As its file gives it.
     pub name: String,
     /// Its file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// `sha256:` and the hash of the file.
     pub digest: String,

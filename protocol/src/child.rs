@@ -23,7 +23,7 @@ pub struct Delegated {
     pub worktree: Option<Worktree>,
     /// The workspace whose files (rules, hooks, tools, agents) count for it, if that is not the one that it works in: it works in
     /// its own worktree, or in that of its parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub bound_by: Option<PathBuf>,
 }
 

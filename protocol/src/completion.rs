@@ -22,8 +22,9 @@ pub struct Start {
     /// The system prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub system: String,
-    /// The conversation, which begins with a user's message: text, images, calls of the model and their results. Each call has its
-    /// result in the next message.
+    /// The conversation: text, images, calls of the model and their results. Each call has its result in the next message. It may
+    /// begin with the model's words, and end with them to have them continued; empty if the system prompt says everything.
+    #[serde(default)]
     pub messages: Vec<Message>,
     /// The caller's own tools; the model's calls of them are in the answer, and nothing runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,6 +38,57 @@ pub struct Start {
     /// How hard the model thinks; the configuration's for the model when absent.
     #[serde(default, skip_serializing_if = "Effort::is_auto")]
     pub effort: Effort,
+    /// Whether the model may, must or must not call one of the tools. An answer that must be a call ignores `schema`.
+    #[serde(default, skip_serializing_if = "ToolChoice::is_auto")]
+    pub tool_choice: ToolChoice,
+    /// The name of the one tool that must be called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forced_tool: Option<String>,
+    /// Whether an answer may have several calls; true when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Texts that end the answer, at most 16; the answer ends before the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// The sampling temperature, in the provider's own range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The share of the probability that tokens are chosen from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// The seed of the sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// How much frequent tokens are avoided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// How much tokens are avoided that were there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// The same request as OpenAI's Responses has it, as the text of a JSON object. A provider of the kind `openai-responses` gets it
+    /// in place of everything else but the model, and its events come back as they are: `native`. Other providers ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responses: Option<String>,
+}
+
+/// Whether the model calls tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// It calls none.
+    None,
+    /// It calls at least one.
+    Required,
+}
+
+impl ToolChoice {
+    /// Whether the model decides.
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// A message of such a conversation.
@@ -69,6 +121,12 @@ pub struct Started {
     pub completion: CompletionId,
     /// The model that is asked, `provider/model`.
     pub model: String,
+    /// The parameters that its provider has no field for, and that therefore have no effect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
+    /// Whether `responses` was sent as it is, and `native` events follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub native: bool,
 }
 
 /// `completion/cancel`: asks no more. The end of its connection does the same.
@@ -107,6 +165,11 @@ pub enum CompletionEvent {
         /// The piece.
         text: String,
     },
+    /// An event of OpenAI's Responses, as the provider sent it.
+    Native {
+        /// The text of a JSON object.
+        data: String,
+    },
     /// The answer is whole.
     Completed {
         /// The answer: it begins with the pieces. A call has the provider's name for it, or one of the daemon's.
@@ -124,5 +187,11 @@ pub enum CompletionEvent {
         hint: String,
         /// The kind of failure, as an HTTP status.
         status: u16,
+        /// OpenAI's word for it, such as `rate_limit_exceeded`; `provider_failed` if it has none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        code: String,
+        /// How long the provider asks to wait before the next request, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
     },
 }

@@ -22,6 +22,7 @@ pub struct Get {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Configuration {
     /// The file; it may be missing.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub file: PathBuf,
     /// The settings of the file that are in force, with its tables and keys; what is absent has its default. Absent if the file
     /// was never valid.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::attention::Signal;
 use crate::event::ToolKind;
+use crate::gateway::RunningGateway;
 use crate::id::SessionId;
 use crate::message::HostedTool;
 use crate::session::Effort;
@@ -31,17 +32,22 @@ pub struct Hello {
     /// For a face: the process that it speaks for. Without a token such a connection may only exchange a code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<Behind>,
+    /// For the gateway, which only a process of the user's own can be: where it listens, for `daemon/status`, while this connection
+    /// lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<RunningGateway>,
 }
 
 impl std::fmt::Debug for Hello {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { client, protocol, token, behind } = self;
+        let Self { client, protocol, token, behind, gateway } = self;
         let has_token = token.is_some();
         f.debug_struct("Hello")
             .field("client", client)
             .field("protocol", protocol)
             .field("has_token", &has_token)
             .field("behind", behind)
+            .field("gateway", gateway)
             .finish()
     }
 }
@@ -65,7 +71,11 @@ pub struct Welcome {
     pub keys: Vec<String>,
     /// Variables that the trusted MCP servers of workspaces name and the daemon does not have, by the root of the workspace; see
     /// `daemon/keys`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        with = "crate::path::PathText::<BTreeMap<PathBuf, Vec<String>>>"
+    )]
     pub workspace_keys: BTreeMap<PathBuf, Vec<String>>,
     /// How a terminal draws attention to a session that needs an answer or has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,7 +102,11 @@ pub struct Keys {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub keys: BTreeMap<String, String>,
     /// Variables for the MCP servers of the files of a workspace, by its root: name to value. Others get none of them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        with = "crate::path::PathText::<BTreeMap<PathBuf, BTreeMap<String, String>>>"
+    )]
     pub workspace_keys: BTreeMap<PathBuf, BTreeMap<String, String>>,
 }
 
@@ -121,15 +135,19 @@ pub struct Status {
     /// When it started, in Unix milliseconds.
     pub started_at: u64,
     /// The path that clients connect to.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub socket: PathBuf,
     /// The path of the SQLite file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub database: PathBuf,
     /// Its log file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub log: PathBuf,
     /// Why nothing can be written there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_error: Option<String>,
     /// The configuration file that it reads.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub config: PathBuf,
     /// The error of the configuration: file, line and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,6 +178,9 @@ pub struct Status {
     /// The space that is taken on the disk, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
+    /// The gateway that is connected, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<RunningGateway>,
     /// The proxies that requests to providers go through, a line each, without passwords.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proxies: Vec<String>,
@@ -174,7 +195,7 @@ pub struct Damage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Where it was set aside, unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
     /// When it was found, in Unix milliseconds; 0 if unknown.
     pub at: u64,
@@ -292,6 +313,10 @@ pub struct Models {
     /// the model that it begins with.
     #[serde(default)]
     pub all: bool,
+    /// Only models that can be used now and whose names are known: from the lists that providers have given, which are renewed in
+    /// the background, or else from linger's own table. A provider that was never asked for its list is, for two seconds at most.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub known: bool,
     /// Only this one, as `provider/model`; no server is asked. No row if its provider is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -356,7 +381,7 @@ pub struct Tools {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// The directory, absolute; without it and without a session the rows have no `verdict`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
 }
 
@@ -425,6 +450,6 @@ pub struct Tool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The Markdown file that describes it; absent for the daemon's own and those of servers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
 }

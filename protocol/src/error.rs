@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::checkpoint::UncertainChange;
 use crate::{permission, question};
 
 macro_rules! codes {
@@ -102,6 +103,8 @@ codes! {
     Binned = -31060,
     /// Files were changed since; nothing was undone.
     FileChanged = -31050,
+    /// An editor or another program may have made some of the changes; nothing was undone, and `data` lists them.
+    Uncertain = -31052,
     /// The token is unknown, expired or revoked, or the connection needs one.
     Unauthorized = -31080,
     /// No token has this id.
@@ -134,6 +137,9 @@ pub struct ErrorData {
     /// The field of `params` that is wrong, such as `content[0].text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The changes that may be of an editor or another program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncertain: Vec<UncertainChange>,
 }
 
 impl JsonSchema for RpcError {
@@ -174,6 +180,19 @@ impl RpcError {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.data = Some(json!({ "hint": hint.into() }));
         self
+    }
+
+    /// The same error about changes that may be of an editor or another program.
+    pub fn uncertain(mut self, uncertain: &[UncertainChange]) -> Self {
+        let hint = self.get_hint().map(ToOwned::to_owned);
+        self.data = Some(json!({ "hint": hint, "uncertain": uncertain }));
+        self
+    }
+
+    /// The changes that may be of an editor or another program.
+    pub fn get_uncertain(&self) -> Vec<UncertainChange> {
+        let data = self.data.clone().and_then(|data| serde_json::from_value::<ErrorData>(data).ok());
+        data.unwrap_or_default().uncertain
     }
 
     /// The hint, if there is one.

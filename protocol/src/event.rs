@@ -23,13 +23,13 @@ pub use conversation::{
     SessionCreated, Trimmed, TurnFinished,
 };
 pub use parts::{
-    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, FileType, Instruction, Level, Location, ModelCost,
+    AfterCrash, Asks, ChangeKind, Delta, Exit, FileChange, FileType, Instruction, Level, Location, ModelCost, Moved,
     NotRestored, NoticeCode, Outcome, OutputSegment, PlanEntry, PlanStatus, Process, ToolKind, Trigger,
 };
 
 use crate::agent::{Role as AgentRole, Skill, SkillLimit};
 use crate::budget::Budget;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, UncertainChange};
 use crate::child::{ChildUpdate, Delegated};
 use crate::id::{
     BackgroundId, BlobId, CallId, Cursor, MessageId, PermissionId, PromptId, QuestionId, SessionId, TurnId,
@@ -38,7 +38,7 @@ use crate::mcp::SessionServer;
 use crate::message::{AnswerEnd, ContentBlock, HostedPart, HostedTool, Role, StopReason, Times, Usage};
 use crate::patience::Patience;
 use crate::permission::{Decision, Mode};
-use crate::question::{Question, Subject};
+use crate::question::{Position, Question, Subject};
 use crate::session::Effort;
 use crate::session::PrefixFingerprint;
 use crate::session::Until;
@@ -112,6 +112,22 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
     },
+    /// A prompt that waited when a turn was cancelled is a draft from now on: it runs only when it is sent again.
+    PromptDrafted {
+        /// The prompt that waits for its user.
+        prompt: PromptId,
+    },
+    /// A draft was sent again: it is queued behind the prompts that wait already.
+    DraftSent {
+        /// The prompt that was a draft.
+        prompt: PromptId,
+        /// The client that sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// The process that sent it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
+    },
     /// A turn began.
     TurnStarted {
         /// The prompt that it answers.
@@ -171,6 +187,9 @@ pub enum EventBody {
         /// The files that are as they were.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         failed: Vec<NotRestored>,
+        /// Changes that stay because an editor or another program may have made them, and nobody has said what becomes of them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        uncertain: Vec<UncertainChange>,
     },
     /// The model's plan for its task, as a whole; it takes the place of the plan before it.
     Plan {
@@ -213,7 +232,7 @@ pub enum EventBody {
         by: Option<String>,
         /// The root of the workspace whose files have these settings; absent for the configuration itself. With `null` as `settings`
         /// nothing of it is trusted any more.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
         workspace: Option<PathBuf>,
     },
     /// A turn ended; nothing more belongs to it.

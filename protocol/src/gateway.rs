@@ -1,15 +1,16 @@
-//! The gateway's settings, as the configuration and its command line write them; and what a running one says of itself, in its
-//! lock's file.
+//! The gateway's settings, as the configuration and its command line write them; and what a running one says of itself to the
+//! daemon.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A gateway that runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Running {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunningGateway {
     /// Its process.
     pub pid: u32,
     /// Where it listens: an address and a port, or `unix:` and a path.

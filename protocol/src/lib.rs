@@ -1,8 +1,8 @@
 //! The agreement between linger's daemon and its clients.
 //!
 //! The nouns ([`message`], [`event`], [`events`], [`search`], [`session`], [`agent`], [`artifact`], [`attention`], [`prompt`], [`question`], [`permission`], [`patience`], [`unattended`], [`blob`], [`budget`], [`checkpoint`], [`child`], [`completion`], [`config`], [`daemon`], [`gateway`], [`key`], [`mcp`], [`token`], [`trust`], [`error`]),
-//! the methods ([`method`]), the places where things lie ([`place`]), and JSON lines over a local socket ([`transport`]), which is the only
-//! I/O of this crate; and how an idle process shrinks ([`footprint`]).
+//! the methods ([`method`]), the places where things lie ([`place`]), JSON lines over a local socket ([`transport`]), and which process
+//! listens there ([`listener`]), the only I/O of this crate; and how an idle process shrinks ([`footprint`]).
 //! Deliberately absent: any logic of sessions, providers or rendering.
 
 pub mod age;
@@ -23,10 +23,13 @@ pub mod footprint;
 pub mod gateway;
 pub mod id;
 pub mod key;
+pub mod listener;
 pub mod mcp;
+pub mod mcp_revision;
 pub mod memory;
 pub mod message;
 pub mod method;
+pub mod path;
 pub mod patience;
 pub mod permission;
 pub mod place;

@@ -1,6 +1,7 @@
 //! `mcp/*`: the MCP servers that extend the daemon's tools.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,8 +56,8 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instance {
     /// Its directory; absent for a server with an address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// Its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
@@ -110,8 +111,8 @@ pub struct Server {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
     /// The file of a workspace that has it; absent if the user's own configuration does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub from: Option<PathBuf>,
     /// The session that a client brought it for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
@@ -125,8 +126,8 @@ pub struct List {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Without a session: a directory in that workspace, absolute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
 }
 
 /// Names a server.
@@ -135,8 +136,8 @@ pub struct Named {
     /// Its name in the configuration.
     pub server: String,
     /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// In place of a directory: a session that may have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
@@ -149,8 +150,8 @@ pub struct Login {
     /// The server's name.
     pub server: String,
     /// A directory in the workspace whose files may have it, absolute; absent: the user's own configuration has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// As in `mcp/logs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
@@ -175,8 +176,8 @@ pub struct FinishLogin {
     /// The server that it is for, which is started again.
     pub server: String,
     /// As in `mcp/login`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// As in `mcp/login`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
@@ -217,7 +218,8 @@ pub struct Test {
     /// Its name in the configuration.
     pub server: String,
     /// The workspace to start it for.
-    pub cwd: std::path::PathBuf,
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
+    pub cwd: PathBuf,
     /// The environment of the client, as of `session/create`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -238,8 +240,8 @@ pub struct Add {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Its directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// The address, in place of a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -297,8 +299,8 @@ pub struct Offered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// Without a session: the workspace that they are for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<std::path::PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// The environment of the client, with `cwd`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,

@@ -24,6 +24,7 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// A directory of a workspace, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// Whether the text of each comes with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -40,6 +41,7 @@ pub struct Note {
     /// Its first line, as the index has it.
     pub about: String,
     /// Its file, which a person may edit.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// How long it is.
     pub bytes: u64,
@@ -52,6 +54,7 @@ pub struct Note {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
     /// A directory of a workspace, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The subject.
     #[serde(default)]
@@ -67,6 +70,7 @@ pub struct Add {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {
     /// A directory of a workspace, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The subject.
     #[serde(default)]

@@ -118,13 +118,13 @@ methods! {
         SessionEnv: "session/env" = env(session::Named) -> session::Environment;
         /// Gives the session something to do; answers once the prompt is on disk.
         SessionPrompt: "session/prompt" = prompt(session::Prompt) -> session::Prompted;
-        /// Cancels the running turn and keeps the session.
+        /// Cancels the running turn and keeps the session; prompts that were queued behind it become drafts.
         SessionCancel: "session/cancel" = cancel(session::Cancel) -> daemon::Empty;
-        /// Resumes an offered turn, or starts prompts that wait after a cancel or an error.
-        SessionContinue: "session/continue" = resume(session::Keyed) -> daemon::Empty;
+        /// Resumes an offered turn, starts prompts that wait after an error, or sends drafts.
+        SessionContinue: "session/continue" = resume(session::Continue) -> daemon::Empty;
         /// Has older messages replaced by a summary, in the context; answers once the request is on disk.
         SessionCompact: "session/compact" = compact(session::Compact) -> session::Prompted;
-        /// Takes back a prompt that waits for its turn.
+        /// Takes back a prompt that waits for its turn, or a draft.
         SessionUnqueue: "session/unqueue" = unqueue(session::Unqueue) -> session::Unqueued;
         /// Puts files back to what they were before a turn.
         SessionUndo: "session/undo" = undo(session::Undo) -> session::Restored;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::daemon::ToolDecision;
 use crate::id::{CallId, PermissionId, SessionId};
+use crate::question::Position;
 
 /// Decides which calls run without being asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -173,6 +174,7 @@ pub struct Pending {
     /// The arguments, whole.
     pub input: Value,
     /// Where it will run.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The hash of tool, arguments and directory.
     pub digest: String,
@@ -181,6 +183,12 @@ pub struct Pending {
     /// The rules one by one, if the call touches several things: then `grant` names them all, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
+    /// Why the mode asks about what it lets run elsewhere, behind "asks because".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Its place among those of the same answer of the model; absent if it is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
     /// When it was asked, in Unix milliseconds.
     pub at: u64,
 }
@@ -240,7 +248,7 @@ pub struct Explain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
     /// In a new session in this directory; one of the two is needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
 }
 
@@ -257,9 +265,10 @@ pub struct Explained {
     /// The mode that was looked at.
     pub mode: Mode,
     /// The directory that it was looked at in.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The file that the call reaches, with links resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub path: Option<PathBuf>,
 }
 
@@ -267,6 +276,7 @@ pub struct Explained {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AlwaysRule {
     /// The root of the workspace in which it holds.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub workspace: PathBuf,
     /// As the configuration has it, such as `bash(make)`.
     pub rule: String,
@@ -284,7 +294,7 @@ pub struct RemoveRule {
     /// The rule, as it stands there.
     pub rule: String,
     /// Only that of the workspace with this root; absent: of all workspaces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub workspace: Option<PathBuf>,
 }
 

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use directories::ProjectDirs;
 
+/// The socket's name in the state directory.
+const SOCKET: &str = "lingerd.sock";
+
 /// The longest path that a local socket can have (`sun_path`, the shortest of the supported systems).
 const MAX_SOCKET_PATH: usize = 104;
 
@@ -85,9 +88,17 @@ impl Places {
         let socket = match std::env::var_os("LINGER_SOCKET").filter(|path| !path.is_empty()) {
             Some(path) => std::path::absolute(PathBuf::from(path))
                 .map_err(|error| PlaceError::Io { path: state.clone(), error })?,
-            None => state.join("lingerd.sock"),
+            None => state.join(SOCKET),
         };
         Ok(Self { config: dirs.config_dir().to_path_buf(), data: dirs.data_dir().to_path_buf(), state, socket })
+    }
+
+    /// Whether the socket is that of this user's own state directory, however its path is written: then a daemon of this machine
+    /// belongs there. Any other may be the end of a tunnel.
+    pub fn is_own_socket(&self) -> bool {
+        let own = self.state.join(SOCKET);
+        let resolved = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        self.socket == own || resolved(&self.socket).is_some_and(|socket| Some(socket) == resolved(&own))
     }
 
     /// All of them in directories below `dir`, which are made if they are absent.
@@ -95,7 +106,7 @@ impl Places {
         let [config, data, state] = ["config", "data", "state"].map(|name| dir.join(name));
         private_directory(&data)?;
         private_directory(&state)?;
-        Ok(Self { socket: state.join("lingerd.sock"), config, data, state })
+        Ok(Self { socket: state.join(SOCKET), config, data, state })
     }
 
     /// The configuration file.

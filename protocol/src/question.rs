@@ -137,6 +137,18 @@ pub struct Question {
     pub digest: String,
 }
 
+/// The place of a permission among those that the calls of one answer of a model ask together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "QuestionPosition")]
+pub struct Position {
+    /// Its number, from 1.
+    pub number: u32,
+    /// How many there are, at least 2.
+    pub of: u32,
+    /// The first of them; all have the same.
+    pub first: PermissionId,
+}
+
 /// The action that a permission is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Action {
@@ -149,12 +161,19 @@ pub struct Action {
     /// The arguments, whole.
     pub input: Value,
     /// Where it will run.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
     /// The rules one by one, if the call touches several things: then `grant` names them all, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
+    /// Why the mode asks about what it lets run elsewhere, behind "asks because".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Its place among those of the same answer of the model; absent if it is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
 }
 
 /// A question that waits: a row of `question/list`.
@@ -195,10 +214,14 @@ impl PendingQuestion {
                 grant,
                 grants,
                 about,
+                why,
+                position,
                 ..
             }) => {
                 let (id, tool, action, input) = (permission.clone(), tool.clone(), action.clone(), input.clone());
                 let (cwd, grant, grants) = (cwd.clone(), grant.clone(), grants.clone());
+                let (why, position) = (why.clone(), position.clone());
+                let action = Action { permission: id, tool, action, input, cwd, grant, grants, why, position };
                 let asked = Question {
                     kind: QuestionKind::Permission,
                     blocks: Blocks::Call,
@@ -207,7 +230,7 @@ impl PendingQuestion {
                     text: String::new(),
                     options: Decision::ANSWERS.map(|it| QuestionOption::new(it.name(), it.label())).to_vec(),
                     schema: None,
-                    permission: Some(Action { permission: id, tool, action, input, cwd, grant, grants }),
+                    permission: Some(action),
                     digest: digest.clone(),
                 };
                 (permission.clone(), asked)
@@ -220,7 +243,7 @@ impl PendingQuestion {
     /// The row of `permission/list`, if it is a permission.
     pub fn into_permission(self) -> Option<permission::Pending> {
         let Self { session, asked, at, .. } = self;
-        let Action { permission, tool, action, input, cwd, grant, grants } = asked.permission?;
+        let Action { permission, tool, action, input, cwd, grant, grants, why, position } = asked.permission?;
         let (session, call) = (session?, asked.call?);
         Some(permission::Pending {
             permission,
@@ -233,6 +256,8 @@ impl PendingQuestion {
             digest: asked.digest,
             grant,
             grants,
+            why,
+            position,
             at,
         })
     }

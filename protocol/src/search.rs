@@ -14,7 +14,7 @@ pub struct Search {
     /// Words, all of which a message must have; several in quotes stand in this order, and `begin*` stands for words that begin so.
     pub text: String,
     /// Only sessions with this working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
     /// The most rows; 20 when absent, 200 at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,6 +40,7 @@ pub struct FoundMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The session's working directory.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// Its number in the session.
     pub seq: u64,

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::attention::LastRead;
 use crate::budget::Budget;
+use crate::checkpoint::{Uncertain, UncertainChange};
 use crate::child::{ChildUpdate, Delegated};
 use crate::event::{FileChange, NotRestored};
 use crate::id::{BackgroundId, CallId, Cursor, PermissionId, PromptId, QuestionId, SessionId, TurnId};
@@ -24,7 +25,8 @@ use crate::worktree::Worktree;
 /// `session/create`: a new session in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
-    /// The working directory, absolute; it must exist.
+    /// The working directory, absolute, or `~` and `~/DIR` for the home directory of the daemon's user; it must exist.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// `provider/model`, or a provider alone for its default model; the configuration's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +50,7 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
     /// Directories beside `cwd` that its file tools treat like it, absolute; at most 32.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub additional_directories: Vec<PathBuf>,
     /// MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of
     /// the user's own.
@@ -78,6 +80,10 @@ pub struct Create {
     /// the daemon's memory alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Whether its tools get, beside `env`, the login variables of the daemon's own user (`HOME`, `PATH`, `USER`, `LANG` …): for a
+    /// client on another machine, whose own would be wrong.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub login_env: bool,
     /// The file mode creation mask of the session's commands; the daemon's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
@@ -111,7 +117,7 @@ pub struct List {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<String>,
     /// Only sessions with this working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
     /// Only sessions in the bin; without it, only those that are not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -130,7 +136,7 @@ pub struct List {
 /// A row of `session/list`, of which these two fields count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Before {
-    /// When it last changed, in Unix milliseconds.
+    /// When it last changed, in Unix milliseconds; notices between turns do not count.
     pub updated_at: u64,
     /// Orders rows of the same time.
     pub session: SessionId,
@@ -171,6 +177,7 @@ pub struct Info {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Its working directory.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
@@ -178,7 +185,7 @@ pub struct Info {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// The directories that a user added, which its file tools treat like `cwd`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub additional_directories: Vec<PathBuf>,
     /// Its permission mode.
     pub mode: Mode,
@@ -207,6 +214,9 @@ pub struct Info {
     pub stop_reason: Option<StopReason>,
     /// Prompts that wait for their turn.
     pub queued: u32,
+    /// Prompts that waited when a turn was cancelled, and run only when they are sent again (`session/continue`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drafts: u32,
     /// Permissions that wait for an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<PermissionId>,
@@ -237,6 +247,9 @@ pub struct Info {
     /// When it was put into the bin, in Unix milliseconds, if it is there; 30 days later it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binned_at: Option<u64>,
+    /// Whether `retention` of the configuration put it into the bin.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_retention: bool,
     /// The name of the agent that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -345,10 +358,23 @@ pub struct Cancel {
     pub key: Option<String>,
 }
 
-/// `session/continue`: what the session is to do with its turn.
+/// `session/continue`: resumes the turn, or starts what waits for the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Continue {
+    /// The session that goes on.
+    pub session: SessionId,
+    /// Send only this draft; when absent, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptId>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// `session/restore`: takes a session out of the bin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keyed {
-    /// The session that goes on.
+    /// The session to restore.
     pub session: SessionId,
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -388,6 +414,10 @@ pub struct Prompt {
     /// its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expand: bool,
+    /// Whether the sender waits for the answer, as a program does: if the turn before it is cancelled, the prompt is taken back
+    /// (`prompt_unqueued`), and otherwise it becomes a draft for its user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
     /// Values of secret variables that the session was created with; others are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
@@ -438,12 +468,12 @@ pub struct Compact {
     pub key: Option<String>,
 }
 
-/// `session/unqueue`: takes back prompts that wait for their turn.
+/// `session/unqueue`: takes back a prompt that waits for its turn, or a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unqueue {
     /// The session with the waiting prompts.
     pub session: SessionId,
-    /// This one; the one that came last when absent.
+    /// This one; when absent, the one that came last, and a draft only if none is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptId>,
     /// Idempotency key.
@@ -488,9 +518,17 @@ pub struct Undo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// Only the changes of this file, in the latest turn that changed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
-    /// Also files that were changed since.
+    /// Only the changes of these files, each in the latest turn that changed it. A file that is named here or in `file` is undone
+    /// also where an editor or another program may have changed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
+    pub files: Vec<PathBuf>,
+    /// The treatment of changes that an editor or another program may have made while a command ran; absent: they stay, and the
+    /// result lists them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<Uncertain>,
+    /// Also files that were changed since, and changes that are uncertain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Idempotency key.
@@ -522,6 +560,9 @@ pub struct Restored {
     /// The files that could not be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotRestored>,
+    /// Changes that stay because an editor or another program may have made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncertain: Vec<UncertainChange>,
 }
 
 /// `session/set`: changes a session from its next step on; absent fields stay.
@@ -550,11 +591,16 @@ pub struct Set {
     /// The sums at which it asks before it goes on; 0 takes one away. What was raised by answers begins again.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
+    /// The directory where it works from now on, absolute; it must exist. Refused while a turn runs or prompts wait, for a child, and
+    /// for processes that are not known to be the user's: other files say what may run there. Rules that answers added for the
+    /// session are gone with it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// More directories that its file tools treat like `cwd`, absolute; each must exist.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub add_directories: Vec<PathBuf>,
     /// The additional directories to take away.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub remove_directories: Vec<PathBuf>,
     /// All MCP servers of this session alone from now on, as in `session/create`; an empty list is none. Those that it has already
     /// go on, and get the values that come with them.

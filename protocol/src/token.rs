@@ -100,7 +100,7 @@ pub struct Grant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Vec<SessionId>>,
     /// Only sessions that work in this directory or below it, absolute and without links.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub directory: Option<PathBuf>,
     /// The loosest mode of what it creates, and that it sets; `ask` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,9 +119,13 @@ impl Grant {
 /// The process that a face speaks for, as `daemon/hello` says it: a connection with it may do less, never more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Behind {
-    /// Its process; absent if the face cannot find it, such as one on another machine.
+    /// Its process; absent if the face cannot find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// Its user, if only that is known: a process of another user's, such as a proxy. A process of the daemon's own user that
+    /// cannot be found, and one of which nothing is known, counts as one that the daemon started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 /// `token/mint`: makes a token. Only a process that the daemon did not start may, and none with a token.
@@ -136,7 +140,7 @@ pub struct Mint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Vec<SessionId>>,
     /// Only sessions in this directory, absolute; it must exist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub directory: Option<PathBuf>,
     /// The loosest mode of what it creates, and that it sets; `ask` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

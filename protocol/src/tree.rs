@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Role;
 use crate::budget::Budget;
+use crate::checkpoint::Uncertain;
 use crate::event::{FileChange, Process};
 use crate::id::{MessageId, PromptId, SessionId};
 use crate::mcp::SessionServer;
@@ -36,6 +37,9 @@ pub struct Fork {
     /// A name, unique among sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Where the fork works, absolute; the session's directory when absent. It takes a process that is known to be the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
     /// Idempotency key: sent twice, there is one fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -68,7 +72,10 @@ pub struct Rewind {
     /// Also put back the files that its turns changed since, as `session/undo` does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub files: bool,
-    /// Whether to undo files too that somebody changed since.
+    /// With `files`: what becomes of changes that an editor or another program may have made while a command ran; absent: `ask`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<Uncertain>,
+    /// Whether to undo files too that somebody changed since, and changes that are uncertain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
     /// Idempotency key.
@@ -122,6 +129,7 @@ pub struct Forked {
     /// Where it left its origin: `seq` is the number of the event before this one.
     pub origin: Origin,
     /// The working directory, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
@@ -146,7 +154,7 @@ pub struct Forked {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// The directories that a user added.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub additional_directories: Vec<PathBuf>,
     /// The MCP servers that a client brought for the origin, and which are the fork's too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

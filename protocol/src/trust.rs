@@ -14,6 +14,7 @@ use crate::config::Waiting;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Get {
     /// A directory in the workspace, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
 }
 
@@ -21,8 +22,10 @@ pub struct Get {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workspace {
     /// The root of the workspace: the repository that contains the directory, or that directory.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub workspace: PathBuf,
     /// The file; it may be missing.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub file: PathBuf,
     /// The settings that are in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +45,7 @@ pub struct Workspace {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confirm {
     /// The root of the workspace.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub workspace: PathBuf,
     /// The hash of the changes that were shown; others are refused.
     pub digest: String,
@@ -51,6 +55,7 @@ pub struct Confirm {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trusted {
     /// The root of the workspace.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub workspace: PathBuf,
     /// The trusted settings, a line each.
     pub trusts: Vec<String>,
@@ -60,6 +65,7 @@ pub struct Trusted {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revoke {
     /// A directory in the workspace, absolute; or its root, which may be gone.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
 }
 
@@ -67,6 +73,7 @@ pub struct Revoke {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revoked {
     /// The root of the workspace.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub workspace: PathBuf,
     /// Whether anything was trusted.
     pub revoked: bool,

@@ -12,6 +12,7 @@ use crate::id::SessionId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Worktree {
     /// Its directory, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// Checked out in it; merged by `session/merge`.
     pub branch: String,
@@ -65,12 +66,14 @@ pub struct Merged {
     /// The branch that was merged.
     pub branch: String,
     /// The directory that it was merged into.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub directory: PathBuf,
     /// The commit there before: `git reset --keep` to it takes the merge back.
     pub before: String,
     /// The commit there now.
     pub commit: String,
     /// The files that differ between these, relative to the directory; 1000 at most.
+    #[serde(with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub files: Vec<PathBuf>,
     /// How many there are in all.
     pub count: u32,

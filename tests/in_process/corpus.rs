@@ -152,3 +152,8 @@ fn cursors_hold_for_any_bytes() {
 fn rules_hold_for_any_bytes() {
     run("rule", targets::rule);
 }
+
+#[test]
+fn any_command_line_is_read() {
+    run("shell", targets::shell);
+}

@@ -368,7 +368,7 @@ const STATUSES: [(u16, FailureClass, bool); 25] = {
         (415, Rejected, false),
         (422, Rejected, false),
         (425, Overloaded, true),
-        (429, Overloaded, true),
+        (429, RateLimited, true),
         (451, Rejected, false),
         (500, Overloaded, true),
         (502, Overloaded, true),
@@ -417,7 +417,9 @@ fn each_status_means_the_same_in_every_format_whatever_its_body() {
 fn whatever_fails_for_good_is_given_up() {
     use FailureClass::*;
     let last = [TooLong, Images, History, Rejected];
-    for class in [Connect, Refused, Overloaded, Timeout, Stream, Network, Auth, NotFound].into_iter().chain(last) {
+    for class in
+        [Connect, Refused, Overloaded, RateLimited, Timeout, Stream, Network, Auth, NotFound].into_iter().chain(last)
+    {
         for (took, asked, random) in
             [(0, None, 0.0), (0, None, 1.0), (120, None, 1.0), (1, Some(60), 0.5), (0, Some(0), 1.0)]
         {

@@ -35,6 +35,8 @@ const EFFECTS: &[&str] = &[
     "session_changed",
     "prompt_accepted",
     "prompt_unqueued",
+    "prompt_drafted",
+    "draft_sent",
     "turn_started",
     "turn_finished",
     "permission_resolved",

@@ -274,7 +274,10 @@ async fn what_decides_on_a_call_is_said_and_what_is_always_allowed_is_listed_and
     answer(&client, &permission, "allow_always").await;
     client.first(&session, "turn_finished").await;
     assert_eq!(explain("bash(git status -s)").await, (json!("allow"), json!("rule bash(git status:*)"), false));
-    assert_eq!(explain("bash(git status; ls)").await, (json!("ask"), json!("mode ask"), true));
+    assert_eq!(
+        explain("bash(git status; ls)").await,
+        (json!("ask"), json!("mode ask: `git status` meets bash(git status:*), no rule allows `ls`"), true)
+    );
     // As the tools read it.
     let said = client.call("permission/explain", json!({ "call": "read(~/x)", "cwd": daemon.workspace() })).await;
     assert_eq!((&said["verdict"], said["path"].as_str().unwrap().ends_with("/~/x")), (&json!("ask"), false), "{said}");

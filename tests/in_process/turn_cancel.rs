@@ -80,16 +80,18 @@ async fn with_nothing_to_cancel_or_to_continue_there_is_an_error() {
 }
 
 #[tokio::test]
-async fn queued_prompts_wait_after_a_cancel_until_the_next_prompt() {
+async fn after_a_cancel_the_next_prompt_runs_first_and_the_queue_when_it_is_sent() {
     let model = ModelServer::start();
     let daemon = Daemon::start(&model).await;
     let (client, session) = with_a_queued_prompt(&daemon, &model).await;
     model.push([Reply::text("one"), Reply::text("two")]);
     client.prompt(&session, "third").await;
+    client.nth(&session, "turn_finished", 2).await;
+    client.call("session/continue", json!({ "session": session })).await;
     client.nth(&session, "turn_finished", 3).await;
     let requests = model.requests();
-    assert!(requests[1].messages().contains("queued") && !requests[1].messages().contains("third"));
-    assert!(requests[2].messages().contains("third"));
+    assert!(requests[1].messages().contains("third") && !requests[1].messages().contains("queued"));
+    assert!(requests[2].messages().contains("queued"));
     daemon.check(&[&client], &model);
 }
 

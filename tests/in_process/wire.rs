@@ -301,7 +301,7 @@ async fn a_protocol_that_nobody_speaks_is_refused_with_both_ranges() {
     let refused = json!({
         "code": -31018,
         "message": "this daemon (0.1.0) speaks protocol 1 to 1, the client 90 to 99",
-        "data": { "hint": "restart the daemon with the client's own version: `linger daemon stop`" },
+        "data": { "hint": "restart the daemon with the client's own version: `linger daemon restart`" },
     });
     assert_eq!(raw.ask(line).await["error"], refused);
     assert_eq!(raw.ask(HELLO).await["result"]["protocol"], 1);

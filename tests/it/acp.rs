@@ -2,6 +2,7 @@
 //!
 //! The editor is one of ours here, and the clients of the two official SDKs where `.ci/run` has put them (`tests/acp`).
 
+mod foreign;
 mod servers;
 
 use std::collections::HashMap;

@@ -219,13 +219,25 @@ async fn prompts_that_stay_queued_behind_a_cancel_are_told_of() {
     let session = daemon.cli(&["run", "-d", "go"]).run().await.exits(0).word().to_owned();
     gate.reached().await;
     daemon.cli(&["send", &session, "and then"]).run().await.exits(0);
-    daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 prompt is still queued");
-    daemon.cli(&["wait", &session]).run().await.exits(4).says("or a new prompt starts");
+    daemon.cli(&["cancel", &session]).run().await.exits(0).says("1 queued prompt is a draft");
+    daemon.cli(&["wait", &session]).run().await.exits(4).says("--run` sends it");
     let listed = daemon.cli(&["ls"]).run().await.exits(0);
-    assert!(listed.stdout.contains("cancelled, 1 queued"), "{listed:?}");
+    assert!(listed.stdout.contains("cancelled, 1 draft"), "{listed:?}");
+    let listed = daemon.cli(&["queue", &session]).run().await.exits(0);
+    assert_eq!(listed.stdout, "p2  draft: and then\n");
+    let listed = daemon.cli(&["queue", &session, "--json"]).run().await.exits(0);
+    assert_eq!(listed.stdout, "{\"prompt\":\"p2\",\"text\":\"and then\",\"draft\":true}\n");
     let mut terminal = daemon.pty(&["attach", &session]);
-    terminal.shows("1 prompt is still queued").await;
+    terminal.shows("1 queued prompt is now a draft").await;
     assert_eq!(terminal.leaves().await, 0);
+    model.push([Reply::text("what first"), Reply::text("and that")]);
+    daemon.cli(&["run", "-s", &session, "first this"]).run().await.exits(0).says("");
+    assert!(!model.requests()[1].messages().contains("and then"));
+    daemon.cli(&["queue", &session, "--send", "p9"]).run().await.exits(1).says("no draft");
+    daemon.cli(&["queue", &session, "--send", "p2"]).run().await.exits(0);
+    daemon.cli(&["wait", &session]).run().await.exits(0);
+    assert!(model.requests()[2].messages().contains("and then"));
+    daemon.cli(&["queue", &session]).run().await.exits(0).says("nothing is queued");
     daemon.check(&[], &model);
 }
 
@@ -505,8 +517,8 @@ async fn standard_input_that_is_no_text_is_refused() {
 }
 
 #[tokio::test]
-async fn a_workspace_that_has_vanished_is_named_and_nothing_starts() {
-    let model = ModelServer::with([bash("pwd"), Reply::text("gone")]);
+async fn a_session_whose_workspace_has_vanished_takes_prompts_and_says_where_its_commands_run() {
+    let model = ModelServer::with([bash("pwd"), Reply::text("gone"), Reply::text("there again")]);
     let daemon = Daemon::auto(&model).await;
     let workspace = daemon.workspace().join("sub");
     std::fs::create_dir(&workspace).unwrap();
@@ -514,18 +526,17 @@ async fn a_workspace_that_has_vanished_is_named_and_nothing_starts() {
     let session = client.create_with(json!({ "cwd": workspace })).await;
     client.attach(&session).await;
     std::fs::remove_dir(&workspace).unwrap();
-    let refused = client.request("session/prompt", json!({ "session": session, "content": "go" })).await.unwrap();
-    let refused = refused.expect_err("there is nowhere to work");
-    assert_eq!(refused.code, -31011, "{refused:?}");
-    let output = daemon.cli(&["send", &session, "go"]).run().await.fails_with_hint(2);
-    assert!(output.stderr.contains("sub"), "{}", output.stderr);
-    std::fs::create_dir(&workspace).unwrap();
     assert_eq!(client.turn(&session, "go").await.str("stop_reason"), "end_turn");
+    let told = model.requests()[1].messages();
+    assert!(told.contains("the session's directory is gone; this ran in"), "{told}");
+    std::fs::create_dir(&workspace).unwrap();
+    let sent = daemon.cli(&["run", "-s", &session, "again"]).run().await.exits(0);
+    assert_eq!(sent.stdout, "there again\n");
     daemon.check(&[&client], &model);
 }
 
 #[tokio::test]
-async fn a_workspace_that_vanishes_during_a_turn_fails_its_calls() {
+async fn a_workspace_that_vanishes_during_a_turn_is_named_in_the_results_of_its_calls() {
     let gate = Gate::new();
     let model = ModelServer::with([
         Reply::new().gate(&gate).and_tool("bash", json!({ "command": "pwd" })),
@@ -541,7 +552,8 @@ async fn a_workspace_that_vanishes_during_a_turn_fails_its_calls() {
     model.wait_requests(1).await;
     std::fs::remove_dir(&workspace).unwrap();
     gate.open();
-    assert_eq!(client.first(&session, "tool_finished").await.event["is_error"], true);
+    let finished = client.first(&session, "tool_finished").await;
+    assert!(finished.raw.contains("the session's directory is gone; this ran in"), "{}", finished.raw);
     assert_eq!(client.first(&session, "turn_finished").await.str("stop_reason"), "end_turn");
     daemon.check(&[&client], &model);
 }
@@ -609,4 +621,33 @@ async fn a_configuration_that_others_may_read_is_read_and_one_that_is_no_file_is
     daemon.launch().await;
     let refused = daemon.cli(&["run", "hello"]).run().await.exits(2);
     assert!(refused.stderr.contains("config.toml"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn a_session_of_a_renamed_project_is_named_there_takes_prompts_and_moves() {
+    let model = ModelServer::with([Reply::text("one"), bash("pwd"), Reply::text("two"), Reply::text("three")]);
+    let daemon = Daemon::start(&model).await;
+    let (old, new) = (daemon.dirs.root().join("project"), daemon.dirs.root().join("project2"));
+    std::fs::create_dir(&old).unwrap();
+    daemon.cli(&["run", "hello"]).cwd(&old).run().await.exits(0);
+    let session = daemon.cli(&["ls", "--json"]).run().await.exits(0).json()[0]["session"].as_str().unwrap().to_owned();
+    daemon.cli(&["set", &session, "--mode", "auto"]).run().await.exits(0);
+    std::fs::rename(&old, &new).unwrap();
+    // Talking needs no directory, and a command says where it ran.
+    let said = daemon.cli(&["run", "-s", &session, "again"]).run().await.exits(0);
+    assert_eq!(said.stdout, "two\n");
+    assert!(model.requests()[2].messages().contains("the session's directory is gone; this ran in"));
+    let named = daemon.cli(&["run", "-c", "there?"]).cwd(&new).run().await.exits(2);
+    assert!(named.stderr.contains(&format!("linger set {session} --dir .")), "{named:?}");
+    daemon.cli(&["set", &session, "--dir", "nowhere"]).cwd(&new).run().await.exits(2);
+    daemon.cli(&["set", &session, "--dir", "."]).cwd(&new).run().await.exits(0);
+    let said = daemon.cli(&["run", "-c", "here?"]).cwd(&new).run().await.exits(0);
+    assert_eq!(said.stdout, "three\n");
+    let row = daemon.cli(&["ls", "--json"]).run().await.exits(0).json().remove(0);
+    assert_eq!(row["cwd"].as_str(), new.canonicalize().unwrap().to_str());
+    let elsewhere = daemon.cli(&["fork", &session, "--dir", "/", "--json"]).run().await.exits(0).json().remove(0);
+    let rows = daemon.cli(&["ls", "--json"]).run().await.exits(0).json();
+    let fork = rows.iter().find(|row| row["session"] == elsewhere["session"]).unwrap();
+    assert_eq!(fork["cwd"], "/");
+    daemon.check(&[], &model);
 }

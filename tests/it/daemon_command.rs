@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use linger_tests::harness::{Cli, Client, Daemon, Setup, comes_true, process, programs, until};
-use linger_tests::model::{ModelServer, Reply};
+use linger_tests::model::{Gate, ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -219,16 +219,16 @@ async fn a_daemon_without_a_socket_is_named_and_can_be_ended() {
 }
 
 #[tokio::test]
-async fn only_the_daemon_that_was_asked_is_ended() {
+async fn a_daemon_of_other_directories_is_not_ended_whatever_socket_is_named() {
     let ((asked, pid), (other, beside)) = (started().await, started().await);
     let socket = asked.dirs.socket().display().to_string();
-    // The lock of these directories is held by the other.
-    let stop = other.cli(&["daemon", "stop", "--force"]).env("LINGER_SOCKET", &socket);
-    let output = stop.run().await.exits(0);
-    assert!(!output.stderr.contains("SIG"), "{output:?}");
-    assert!(is_dead(pid));
-    assert_eq!(other.pid().await, beside);
+    for command in [["daemon", "stop", "--force"], ["daemon", "restart", "--now"]] {
+        let output = other.cli(&command).env("LINGER_SOCKET", &socket).run().await.fails_with_hint(5);
+        assert!(output.stderr.contains(&socket) && !output.stderr.contains("SIG"), "{output:?}");
+    }
+    assert_eq!((asked.pid().await, other.pid().await), (pid, beside));
     other.cli(&["daemon", "stop"]).run().await.exits(0);
+    asked.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
 #[tokio::test]
@@ -236,11 +236,66 @@ async fn a_daemon_with_another_socket_is_named_and_can_be_ended() {
     let (daemon, pid) = started().await;
     let other = daemon.dirs.state().join("other.sock").display().to_string();
     let cli = |args: &[&str]| -> Cli { daemon.cli(args).env("LINGER_SOCKET", &other) };
-    cli(&["daemon", "status"]).run().await.fails_with_hint(5).says("listens at");
-    cli(&["ls"]).run().await.fails_with_hint(5).says("listens at");
-    let output = cli(&["daemon", "stop"]).run().await.exits(0);
-    assert!(!output.stderr.contains("SIG"), "it is asked where it listens: {output:?}");
+    let own = daemon.dirs.socket().display().to_string();
+    for args in [["daemon", "status"].as_slice(), &["ls"], &["daemon", "start"]] {
+        cli(args).run().await.fails_with_hint(5).says(&format!("nothing listens at {other}")).says(&own);
+    }
+    cli(&["daemon", "stop"]).run().await.fails_with_hint(5).says(&other).says(&own);
+    assert_eq!(daemon.pid().await, pid);
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
     assert!(is_dead(pid));
+    // A daemon that was told to listen there is the client's too, and is asked where it listens without the variable.
+    let listens = Cli::new(&programs().daemon, daemon.env(true), daemon.workspace(), &[]).env("LINGER_SOCKET", &other);
+    let listens = listens.spawn().await;
+    until("it listens", async || UnixStream::connect(&other).ok()).await;
+    cli(&["ls"]).run().await.exits(0);
+    let output = daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    assert!(!output.stderr.contains("SIG"), "it is asked where it listens: {output:?}");
+    listens.end().await;
+    let listens = Cli::new(&programs().daemon, daemon.env(true), daemon.workspace(), &[]).env("LINGER_SOCKET", &other);
+    let listens = listens.spawn().await;
+    until("it listens", async || UnixStream::connect(&other).ok()).await;
+    cli(&["daemon", "stop"]).run().await.exits(0);
+    listens.end().await;
+}
+
+#[tokio::test]
+async fn a_restart_waits_for_the_turn_that_runs_and_starts_the_daemon_again() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("still ").gate(&gate).and_text("here")]);
+    let daemon = Daemon::prepare(&model, Setup::default());
+    daemon.cli(&["daemon", "start"]).run().await.exits(0);
+    let pid = daemon.pid().await;
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "hello").await;
+    client.sees_text(&session, "still ").await;
+    let mut restart = daemon.pty(&["daemon", "restart"]);
+    restart.shows("waiting: 1 sessions have a running turn").await;
+    assert_eq!(daemon.pid().await, pid, "it waits");
+    gate.open();
+    client.first(&session, "turn_finished").await;
+    client.closed().await;
+    assert_eq!(restart.exits().await, 0);
+    let next = daemon.pid().await;
+    assert_ne!(next, pid);
+    let log = daemon.cli(&["log", &session]).run().await.exits(0);
+    assert!(log.stdout.contains("still here"), "{log:?}");
+    // At once, in the middle of a turn, which continues.
+    let gate = Gate::new();
+    model.push([Reply::text("cut ").gate(&gate).and_text("off"), Reply::text("whole")]);
+    let client = daemon.client().await;
+    client.attach(&session).await;
+    client.prompt(&session, "more").await;
+    client.sees_text(&session, "cut ").await;
+    daemon.cli(&["daemon", "restart", "--now"]).run().await.exits(0).says("restarted the daemon");
+    assert_ne!(daemon.pid().await, next);
+    daemon.cli(&["wait", &session]).run().await.exits(0);
+    // Without a daemon it starts one.
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
+    let output = daemon.cli(&["daemon", "restart", "--json"]).run().await.exits(0);
+    assert_eq!(output.json()[0]["socket"], daemon.dirs.socket().display().to_string());
+    daemon.cli(&["daemon", "stop"]).run().await.exits(0);
 }
 
 #[tokio::test]

@@ -306,7 +306,8 @@ fn the_tests_that_hold_an_invariant_are_there() {
         .flat_map(|line| line.split('`').skip(1).step_by(2))
         .collect();
     let invariants = section.lines().filter(|line| line.starts_with("- ")).count();
-    let (mut sources, mut left) = (String::new(), ["daemon/src", "tests"].map(|dir| root.join(dir)).to_vec());
+    let (mut sources, mut left) =
+        (String::new(), ["daemon/src", "protocol/tests", "tests"].map(|dir| root.join(dir)).to_vec());
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

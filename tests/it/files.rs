@@ -220,3 +220,24 @@ async fn notes_are_added_listed_edited_and_removed_from_the_command_line() {
     assert_eq!(daemon.cli(&["memory", "list", "--json"]).run().await.json().len(), 1);
     daemon.check(&[], &model);
 }
+
+#[tokio::test]
+async fn a_key_that_was_seen_once_takes_no_agent_to_another_provider() {
+    let model = ModelServer::scripted(|_| Reply::text("done"));
+    let daemon = Daemon::start(&model).await;
+    let agents = daemon.dirs.config().parent().unwrap().join("agents");
+    std::fs::create_dir_all(&agents).unwrap();
+    for (name, word) in [("reviewer", "sonnet"), ("writer", "haiku")] {
+        let text = format!("---\ndescription: Works\nmodel: {word}\n---\nWork.\n");
+        std::fs::write(agents.join(format!("{name}.md")), text).unwrap();
+    }
+    daemon.cli(&["config", "confirm", "--yes"]).run().await.exits(0);
+    daemon.cli(&["run", "one"]).env("ANTHROPIC_API_KEY", "sk-bad").run().await.exits(0);
+    for agent in ["reviewer", "writer"] {
+        let name = format!("of-{agent}");
+        daemon.cli(&["run", "--agent", agent, "--name", &name, "two"]).run().await.exits(0);
+        let log = daemon.cli(&["log", &name, "--json"]).run().await.exits(0);
+        assert!(log.stdout.contains("only a client's environment had a key"), "{log:?}");
+    }
+    assert_eq!(model.request_count(), 3, "all went to the session's own provider");
+}

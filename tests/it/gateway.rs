@@ -2,6 +2,9 @@
 
 mod http;
 mod openai;
+mod proof;
+mod requests;
+mod strangers;
 
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use http::{Http, get, post, upload};
 /// A gateway beside a daemon.
 struct Gateway {
     http: Http,
-    _process: Running,
+    process: Running,
 }
 
 impl Gateway {
@@ -28,7 +31,15 @@ impl Gateway {
             let status = daemon.cli(&["gateway", "status", "--json"]).run().await;
             status.json().first()?["listen"].as_str().map(str::to_owned)
         });
-        Self { http: Http::new(address.await.parse().unwrap()), _process: process }
+        Self { http: Http::new(address.await.parse().unwrap()), process }
+    }
+}
+
+impl Gateway {
+    fn host_port(&self) -> (String, String) {
+        let host = self.http.host();
+        let (host, port) = host.rsplit_once(':').unwrap();
+        (host.to_owned(), port.to_owned())
     }
 }
 

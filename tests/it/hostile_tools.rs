@@ -90,3 +90,30 @@ async fn a_storm_of_processes_that_leave_their_group_is_over_with_its_call() {
     until("nothing of it is left", async || process::descendants(pid).is_empty().then_some(())).await;
     daemon.check(&[&client], &model);
 }
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_is_named_to_the_model_and_its_progress_comes_as_the_last_frame() {
+    let model = ModelServer::start();
+    let daemon = Daemon::auto(&model).await;
+    let command = "setsid -f sleep 671 >/dev/null 2>&1; (env -i setsid sleep 672 >/dev/null 2>&1 &); sleep 673 & \
+                   for n in $(seq 2000); do printf '\\rprogress %d of 2000' $n; done; printf '\\n\\033[1mready\\033[0m\\n'";
+    model.push([patient(command), patient("echo quiet"), Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.turn(&session, "start it").await;
+    let finished: Vec<String> = client.look(|seen| {
+        let of = seen.of("tool_finished");
+        of.map(|event| event.event["content"].to_string()).collect()
+    });
+    let first = &finished[0];
+    assert!(
+        first.contains("progress 2000 of 2000\\nready\\n") && !first.contains("1999") && !first.contains("u001b"),
+        "{first}"
+    );
+    assert!(first.contains("[3 processes that it left behind were ended: "), "{first}");
+    assert!(["671", "672", "673"].iter().all(|name| first.contains(&format!("sleep {name} ("))), "{first}");
+    assert!(!finished[1].contains("left behind"), "{}", finished[1]);
+    let pid = daemon.pid().await;
+    until("nothing of it is left", async || process::descendants(pid).is_empty().then_some(())).await;
+    daemon.check(&[&client], &model);
+}

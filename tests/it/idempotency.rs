@@ -115,7 +115,7 @@ async fn a_continue_sent_again_does_not_take_up_what_was_stopped_since() {
     let again = daemon.client().await;
     assert_eq!(again.call("session/continue", resume).await, json!({}));
     let row = again.call("session/list", json!({})).await[0].clone();
-    assert_eq!((&row["state"], &row["queued"]), (&json!("idle"), &json!(1)), "the third still waits");
+    assert_eq!((&row["state"], &row["drafts"]), (&json!("idle"), &json!(1)), "the third still waits");
     daemon.check(&[&client], &model);
 }
 

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 
 /// The most lines of the page's files, all together: one person can read them in an evening.
-const MAX_LINES: usize = 2500;
+const MAX_LINES: usize = 2600;
 
 /// The most bytes of them: what a phone loads in a second on a slow line.
 const MAX_BYTES: usize = 150 * 1024;
@@ -144,6 +144,28 @@ async fn a_question_is_answered_in_the_page_or_elsewhere_and_everybody_sees_who_
     page.go().await;
     page.ends().await;
     other.first(&session, "turn_finished").await;
+    ends(&daemon).await;
+    daemon.check(&[&other], &model);
+}
+
+#[tokio::test]
+async fn keys_answer_where_the_cursor_is_while_the_prompt_is_empty() {
+    let first = Reply::tool("bash", json!({ "command": "echo first" }));
+    let model =
+        ModelServer::with([first.and_tool("bash", json!({ "command": "echo second" })), Reply::text("So be it.")]);
+    let daemon = Daemon::start_with(&model, setup("ask")).await;
+    let url = link(&daemon).await;
+    let other = daemon.named("another").await;
+    let session = other.session().await;
+    let Some(mut page) = Page::open(&daemon, "keys", &url, &[&session]).await else { return };
+    other.prompt(&session, "go").await;
+    page.reaches("denied").await;
+    let first = other.nth(&session, "permission_resolved", 1).await;
+    assert_eq!(first.event["decision"], "reject_once");
+    page.go().await;
+    page.ends().await;
+    let second = other.nth(&session, "permission_resolved", 2).await;
+    assert_eq!(second.event["decision"], "allow_once");
     ends(&daemon).await;
     daemon.check(&[&other], &model);
 }

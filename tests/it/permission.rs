@@ -231,3 +231,42 @@ async fn who_may_have_lowered_an_inherited_limit_cannot_answer_and_is_told_why()
 async fn a_link_that_was_turned_while_the_daemon_was_gone_is_not_followed() {
     swapped(async |daemon| daemon.kill_and_restart().await).await;
 }
+
+#[tokio::test]
+async fn the_rest_of_an_answer_is_allowed_from_elsewhere_by_the_digests_of_what_was_printed() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let call = |line: &str| json!({ "command": daemon.effect(line) });
+    let calls = Reply::tool("bash", call("one")).and_tool("bash", call("two")).and_tool("bash", call("three"));
+    model.push([calls, Reply::text("done")]);
+    let client = daemon.client().await;
+    let session = client.session().await;
+    client.prompt(&session, "go").await;
+    let (first, _) = asked(&client, &session, 1).await;
+    asked(&client, &session, 3).await;
+    let rows = client.call("question/list", json!({})).await;
+    let rows = rows.as_array().unwrap();
+    let positions: Vec<_> = rows.iter().map(|row| row["position"].clone()).collect();
+    let expect = [1, 2, 3].map(|number| json!({ "number": number, "of": 3, "first": first }));
+    assert_eq!(positions, expect);
+    let inbox = daemon.cli(&["inbox"]).run().await.exits(0);
+    assert!(inbox.stdout.contains("[2 of 3]"), "{}", inbox.stdout);
+    // Nothing is allowed before all of it was shown.
+    let shown = daemon.cli(&["answer", &first, "allow", "--rest"]).run().await;
+    assert!(
+        ["one", "two", "three"].iter().all(|line| shown.stderr.contains(&format!("echo {line} >> "))),
+        "{}",
+        shown.stderr
+    );
+    assert!(!daemon.side_effects().exists());
+    let digests: Vec<&str> = rows.iter().map(|row| row["digest"].as_str().unwrap()).collect();
+    for wrong in [digests[..2].join(","), format!("{},sha256:0", digests.join(","))] {
+        daemon.cli(&["answer", &first, "allow", "--rest", "--digest", &wrong]).run().await.fails_with_hint(1);
+    }
+    daemon.cli(&["answer", &first, "session", "--rest"]).run().await.fails_with_hint(2);
+    assert!(!daemon.side_effects().exists());
+    daemon.cli(&["answer", &first, "allow", "--rest", "--digest", &digests.join(",")]).run().await.exits(0);
+    client.first(&session, "turn_finished").await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "one\ntwo\nthree\n");
+    daemon.check(&[&client], &model);
+}

@@ -130,6 +130,28 @@ async fn enter_queues_and_alt_s_steers_while_the_turn_runs() {
 }
 
 #[tokio::test]
+async fn esc_brings_what_was_queued_back_into_the_line_and_it_does_not_run() {
+    let gate = Gate::new();
+    let model = ModelServer::with([Reply::text("working ").gate(&gate), Reply::text("right")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = open(&daemon, 100).await;
+    terminal.line("go");
+    shows(&terminal, &["  working", "… writing*", ">"]).await;
+    terminal.line("then commit");
+    shows(&terminal, &["queued 1; /queue lists, /unqueue takes back", "  working", "… writing*", ">"]).await;
+    terminal.keys("half");
+    shows(&terminal, &["… writing*", "> half"]).await;
+    terminal.keys(ESC);
+    shows(&terminal, &["1 queued prompt is back in the line", "> then commit", "half"]).await;
+    terminal.line(" a thought");
+    terminal.until_rows("the next prompt is answered", |rows| rows.iter().any(|row| row == "  right")).await;
+    assert!(model.requests()[1].last_words().ends_with("then commit\n\nhalf a thought"));
+    assert_eq!(model.requests().len(), 2);
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn esc_and_control_c_stop_the_turn_and_the_line_is_kept_or_dropped() {
     let gate = Gate::new();
     let model =
@@ -294,5 +316,32 @@ async fn exit_leaves_and_costs_no_call_and_control_j_continues_a_line() {
     assert_eq!(terminal.exits().await, 0);
     let requests = model.requests();
     assert_eq!((requests.len(), requests[0].last_words().as_str()), (1, "one\ntwo"));
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
+async fn the_rest_of_an_answer_is_shown_and_allowed_by_two_keys() {
+    let model = ModelServer::start();
+    let daemon = Daemon::start(&model).await;
+    let calls = ["two", "three"].iter().fold(
+        Reply::text("three things ").and_tool("bash", serde_json::json!({ "command": daemon.effect("one") })),
+        |reply, line| reply.and_tool("bash", serde_json::json!({ "command": daemon.effect(line) })),
+    );
+    model.push([calls, Reply::text("all done")]);
+    let mut terminal = open(&daemon, 200).await;
+    terminal.line("go");
+    shows(&terminal, &["y once  t the rest of this answer*", "… waiting for your answer*", ">"]).await;
+    assert!(terminal.screen().contains("? 1 of 3: bash wants to run in "), "{}", terminal.screen());
+    assert!(!terminal.screen().contains("echo two"), "{}", terminal.screen());
+    terminal.keys("t");
+    shows(&terminal, &["y allow these 3, this once  n back to the first", "… waiting for your answer*", ">"]).await;
+    for part in ["? 2 of 3: ", "echo two >> ", "? 3 of 3: ", "echo three >> "] {
+        assert!(terminal.screen().contains(part), "{part}: {}", terminal.screen());
+    }
+    assert!(!daemon.side_effects().exists());
+    terminal.keys("y");
+    terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "  all done")).await;
+    assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(terminal.leaves().await, 0);
     daemon.check(&[], &model);
 }

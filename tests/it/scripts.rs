@@ -183,6 +183,16 @@ async fn what_another_program_has_is_shown_and_taken_and_nothing_is_replaced() {
     let found = rows(&validate.stdout);
     let row = found.iter().find(|row| row["line"] == 2).unwrap_or_else(|| panic!("{found:?}"));
     assert_eq!((&row["ok"], &row["file"]), (&json!(false), &json!(bad)), "{row}");
+    // Settings of other agents in a workspace are not read, and that is said.
+    for file in [".claude/settings.json", ".gemini/settings.json"] {
+        let settings = daemon.workspace().join(file);
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        std::fs::write(&settings, "{}").unwrap();
+        let validate = daemon.cli(&["validate"]).run().await.exits(1);
+        assert!(validate.stdout.contains(&format!("{file}: warning: not read: ")), "{}", validate.stdout);
+        let doctor = daemon.cli(&["doctor"]).run().await;
+        assert!(doctor.stdout.contains(&format!("{file} is not read")), "{}", doctor.stdout);
+    }
 }
 
 #[tokio::test]
@@ -196,11 +206,19 @@ async fn a_first_configuration_is_written_once_and_is_valid() {
     std::fs::write(daemon.dirs.config(), "").unwrap();
     let asked = daemon.cli(&["init"]).run().await.exits(2);
     assert!(asked.stderr.contains("give a provider or a model"), "{}", asked.stderr);
-    daemon.cli(&["init", "-m", "ollama/tiny", "--mode", "plan"]).run().await.exits(0);
+    // No server of it runs here: what was tried is said, and no key is asked for.
+    let tried = daemon.cli(&["init", "-m", "ollama/tiny", "--mode", "plan", "--json"]).run().await.exits(0);
+    assert!(tried.stderr.contains("ollama/tiny was asked and does not answer: "), "{}", tried.stderr);
+    assert!(!tried.stderr.contains("keychain"), "{}", tried.stderr);
+    let row = &tried.json()[0];
+    assert!(row["answered_ms"].is_null() && row["problem"].is_string(), "{row}");
     let text = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     assert!(text.contains("model = \"ollama/tiny\"") && text.contains("mode = \"plan\""), "{text}");
     let mode = daemon.cli(&["config", "get", "mode"]).run().await.exits(0);
     assert_eq!(mode.stdout, "plan\n");
+    std::fs::write(daemon.dirs.config(), "").unwrap();
+    let demo = daemon.cli(&["init", "--provider", "demo"]).run().await.exits(0);
+    assert!(demo.stderr.contains("demo/demo answered in "), "{}", demo.stderr);
     let missing = daemon.cli(&["config", "get", "network.proxy"]).run().await.exits(1);
     assert!(missing.stderr.contains("network.proxy is not set"), "{}", missing.stderr);
 }

@@ -444,20 +444,50 @@ async fn prune_deletes_what_is_old_and_idle_and_a_dry_run_nothing() {
     assert_eq!(count(&daemon, "SELECT count(*) FROM question WHERE answer IS NULL"), 0);
 }
 
+/// Writes the record of a daemon that ran on each of these days ago.
+fn ran(daemon: &Daemon, ago: impl Iterator<Item = u64>) {
+    let today = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+    let days: std::collections::BTreeSet<u64> = ago.map(|ago| today - ago).collect();
+    let file = daemon.dirs.database().with_file_name("linger.db.days");
+    std::fs::write(file, serde_json::to_string(&days).unwrap()).unwrap();
+}
+
+/// The names of the sessions in the bin.
+async fn binned(daemon: &Daemon) -> Vec<String> {
+    let rows = daemon.cli(&["ls", "--bin", "--json"]).run().await.exits(0).json();
+    rows.iter().map(|row| row["session"].as_str().unwrap().to_owned()).collect()
+}
+
 #[tokio::test]
-async fn sessions_older_than_the_configuration_keeps_are_deleted_at_the_start() {
+async fn sessions_older_than_the_configuration_keeps_go_into_the_bin_and_can_be_restored() {
     let model = ModelServer::with([Reply::text("Good day")]);
     let daemon = Daemon::start_with(&model, Setup { top: "retention = \"30d\"", ..Setup::default() }).await;
     let client = daemon.client().await;
     let (old, kept) = (client.session().await, client.session().await);
     client.turn(&old, "hello").await;
+    client.call("session/set", json!({ "session": old, "name": "named" })).await;
     assert_eq!(daemon.terminate(), Some(0));
     age(&daemon, &old, 31);
     age(&daemon, &kept, 29);
+    // A first start knows of no day that has passed.
     daemon.launch().await;
-    assert!(comes_true(linger_tests::TIMEOUT, || sessions(&daemon) == vec![kept.clone()]));
-    let said = |log: String| log.lines().any(|line| line.contains("[retention]") && line.contains(&old));
-    assert!(comes_true(linger_tests::TIMEOUT, || said(daemon.log())), "{}", daemon.log_tail());
+    assert_eq!(binned(&daemon).await, Vec::<String>::new());
+    assert_eq!(daemon.terminate(), Some(0));
+    ran(&daemon, 0..=40);
+    daemon.launch().await;
+    linger_tests::harness::until("the old one is in the bin", async || {
+        (binned(&daemon).await == [old.clone()]).then_some(())
+    })
+    .await;
+    assert_eq!(sessions(&daemon).len(), 2, "nothing is deleted");
+    let note = "1 session moved to the bin by `retention`, to be restored for at least 30 more days";
+    daemon.cli(&["ls"]).run().await.exits(0).says(note);
+    let doctor = daemon.cli(&["doctor"]).run().await;
+    assert!(doctor.stdout.contains(note), "{doctor:?}");
+    daemon.cli(&["restore", &old]).run().await.exits(0);
+    assert_eq!(binned(&daemon).await, Vec::<String>::new());
+    let ls = daemon.cli(&["ls"]).run().await.exits(0);
+    assert!(ls.stdout.contains("named") && !ls.stderr.contains("retention"), "{ls:?}");
     let config = std::fs::read_to_string(daemon.dirs.config()).unwrap();
     for (wrong, why) in [("1h", "at least 1d"), ("a month", "no age")] {
         std::fs::write(daemon.dirs.config(), config.replace("30d", wrong)).unwrap();
@@ -468,4 +498,28 @@ async fn sessions_older_than_the_configuration_keeps_are_deleted_at_the_start() 
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_deletes_nothing_ahead_back_and_ahead_again() {
+    let model = ModelServer::with([Reply::text("Good day")]);
+    let setup = Setup { top: "retention = \"90d\"", faulty: true, ..Setup::default() };
+    let daemon = Daemon::start_with(&model, setup).await;
+    let client = daemon.client().await;
+    let (one, two) = (client.session().await, client.session().await);
+    client.turn(&one, "hello").await;
+    client.call("session/bin", json!({ "session": two })).await;
+    assert_eq!(daemon.terminate(), Some(0));
+    ran(&daemon, 0..=40);
+    for days in [400, 0, -4000, 401, 800, 0] {
+        daemon.launch_with(&[("LINGER_CLOCK".to_owned(), days.to_string())]).await;
+        // The search has ended once the next session is there.
+        let client = daemon.client().await;
+        let made = client.session().await;
+        client.call("session/remove", json!({ "session": made })).await;
+        assert_eq!(binned(&daemon).await, std::slice::from_ref(&two), "{days} days");
+        assert!(sessions(&daemon).contains(&one), "{days} days");
+        assert_eq!(daemon.terminate(), Some(0));
+    }
+    assert!(!daemon.log().contains("[retention]"), "{}", daemon.log_tail());
 }

@@ -41,6 +41,42 @@ async fn the_loop_takes_a_line_and_streams_the_answer() {
 }
 
 #[tokio::test]
+async fn a_command_in_the_background_is_named_when_the_turn_ends_and_by_status() {
+    let command = json!({ "command": "sleep 600; true", "background": true });
+    let model = ModelServer::with([Reply::tool("bash", command), Reply::text("It runs.")]);
+    let daemon = Daemon::auto(&model).await;
+    let mut terminal = open(&daemon).await;
+    terminal.line("begin");
+    terminal.shows("It runs.").await;
+    terminal.shows("in the background: ").await;
+    terminal.line("/status");
+    terminal.shows("background").await;
+    terminal.shows("sleep 600; true, for").await;
+    assert_eq!(terminal.leaves().await, 0);
+}
+
+#[tokio::test]
+async fn a_word_of_another_program_is_asked_about_before_it_costs_anything() {
+    let model = ModelServer::with([Reply::text("I reviewed.")]);
+    let daemon = Daemon::start(&model).await;
+    let mut terminal = daemon.pty(&["review"]);
+    terminal.shows("send it to the model as a prompt?").await;
+    terminal.line("n");
+    assert_eq!(terminal.exits().await, 2);
+    assert_eq!(model.request_count(), 0);
+    let mut terminal = daemon.pty(&["review"]);
+    terminal.shows("send it to the model as a prompt?").await;
+    terminal.line("y");
+    terminal.shows("I reviewed.").await;
+    assert_eq!(terminal.leaves().await, 0);
+    let refused = daemon.cli(&["upgrade"]).run().await.fails_with_hint(2);
+    refused.says("linger does not update itself").says("`linger run 'upgrade'`");
+    let refused = daemon.cli(&["--yolo"]).run().await.fails_with_hint(2);
+    refused.says("`--mode auto`");
+    daemon.cli(&["-r"]).run().await.fails_with_hint(2).says("`linger ls` lists them");
+}
+
+#[tokio::test]
 async fn a_client_that_waits_for_its_user_gives_memory_back_and_goes_on() {
     let model = ModelServer::with([Reply::text("Good day"), Reply::text("and again")]);
     let daemon = Daemon::start(&model).await;

@@ -32,7 +32,8 @@ async fn queued_prompts_wait_after_a_cancel_until_continue() {
     let daemon = Daemon::start(&model).await;
     let (client, session) = with_a_queued_prompt(&daemon, &model).await;
     let row = client.call("session/list", json!({})).await[0].clone();
-    assert_eq!((row["queued"].as_u64(), row["state"].as_str()), (Some(1), Some("idle")));
+    let counts = (row["queued"].as_u64(), row["drafts"].as_u64());
+    assert_eq!((counts, row["state"].as_str()), ((Some(0), Some(1)), Some("idle")));
     daemon.kill_and_restart().await;
     let again = daemon.client().await;
     again.attach(&session).await;

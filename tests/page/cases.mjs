@@ -104,6 +104,31 @@ const cases = {
     await clean(page);
   },
 
+  // Keys work where the cursor is, while the prompt is empty; only the question that they answer shows them.
+  async keys(browser) {
+    const [session] = more;
+    const page = await open(browser, `session=${session}`);
+    await page.until(`document.querySelectorAll('.question:not(.deaf)').length === 2`, 'two questions');
+    await page.eval(`document.getElementById('prompt').focus()`);
+    const capped = `[...document.querySelectorAll('.question')].map((it) => getComputedStyle(it.querySelector('kbd')).visibility)`;
+    await page.until(`JSON.stringify(${capped}) === '["visible","hidden"]'`, 'keys on the first question alone');
+    for (const key of 'yes') await page.key(key);
+    await page.until(`document.getElementById('prompt').value === 'yes'`, 'a word is a word');
+    await page.until(`JSON.stringify(${capped}) === '["hidden","hidden"]'`, 'no keys while a prompt is written');
+    await page.eval(`new Promise((done) => setTimeout(done, 500))`);
+    same(await page.eval(`document.querySelectorAll('.question').length`), 2, 'a word answers nothing');
+    await page.eval(`document.getElementById('prompt').value = ''; document.getElementById('prompt').dispatchEvent(new Event('input', { bubbles: true }))`);
+    await page.key('n');
+    await page.until(`document.querySelectorAll('.question').length === 1`, 'a key alone answers');
+    same(await page.eval(`document.getElementById('prompt').value`), '', 'and leaves no letter');
+    await step('denied');
+    await page.until(`document.querySelector('.question:not(.deaf)')`);
+    await page.eval(`document.getElementById('prompt').focus()`);
+    await page.key('y');
+    await page.until(`!document.querySelector('.question')`, 'the second too');
+    await clean(page);
+  },
+
   // A form of an MCP server, with a field of each kind.
   async form(browser) {
     const [session] = more;

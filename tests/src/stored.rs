@@ -18,7 +18,7 @@ pub fn change_state(database: &Connection, session: &str, change: impl FnOnce(&m
     let fold: String = database.query_row(&select, [session], |row| row.get(0)).expect("the session's row");
     let mut state = State::from_stored(&fold).expect("a whole state");
     change(&mut state);
-    let (head, rows) = state.to_rows();
+    let (head, rows) = state.to_rows().expect("a state");
     database.execute("UPDATE session SET fold = ? WHERE id = ?", params![head, session]).expect("a row");
     database.execute("DELETE FROM family WHERE session = ?", [session]).expect("the rows of the state");
     for (name, text) in rows.into_iter().filter_map(|(name, text)| Some((name, text?))) {

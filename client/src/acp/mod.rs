@@ -7,6 +7,9 @@
 //! editor's `fs/*` and `terminal/*`, as a session outlives its editor.
 
 mod arguments;
+mod asking;
+mod events;
+mod opening;
 mod options;
 mod prompt;
 mod question;
@@ -16,28 +19,20 @@ mod update;
 mod wire;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
-    AuthenticateResponse, CancelNotification, CancelRequestNotification, ConfigOptionUpdate, Cost, Error, ErrorCode,
-    PromptResponse, SessionNotification, SessionUpdate, StopReason, UsageUpdate,
+    AuthenticateResponse, CancelNotification, Error, ErrorCode, PromptResponse, SessionNotification, SessionUpdate,
+    StopReason,
 };
 use base64::Engine as _;
 use linger_protocol::RpcError;
 use linger_protocol::blob::Get;
-use linger_protocol::daemon::Model;
 use linger_protocol::error::Code;
-use linger_protocol::event::{
-    EventBody, FileChange, Location, Notice, NoticeCode, Notification, PermissionRequested, PermissionResolved,
-    QuestionResolved, SessionChanged, TurnFinished,
-};
 use linger_protocol::id::{BlobId, Cursor, PromptId, SessionId};
 use linger_protocol::mcp::SessionServer;
-use linger_protocol::message;
-use linger_protocol::method::{
-    BlobGet, Method, QuestionAnswer, QuestionList, SessionAttach, SessionCancel, SessionSet, SessionUnqueue,
-};
-use linger_protocol::question::{self as pending, PendingQuestion};
-use linger_protocol::session::{Attach, Cancel, Set, Unqueue};
+use linger_protocol::method::{BlobGet, Method, SessionCancel, SessionDetach, SessionUnqueue};
+use linger_protocol::session::{Cancel, Info, Named, Unqueue};
 use linger_protocol::transport::blocking::Incoming;
 use serde::Serialize;
 use serde_json::Value;
@@ -48,7 +43,8 @@ use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 use crate::input::piped::{self, Taken};
 use crate::input::{self, Event, InputLine};
-use question::{EditorQuestion, OpenQuestion};
+use options::Choices;
+use question::OpenQuestion;
 use update::Shown;
 use wire::{Editor, Message};
 
@@ -74,7 +70,7 @@ pub(crate) fn run(args: Acp) -> Result<Exit, Failure> {
         forms: false,
         sessions: HashMap::new(),
         questions: Vec::new(),
-        models: Vec::new(),
+        choices: Choices::default(),
     };
     bridge.work(&taken)
 }
@@ -90,8 +86,7 @@ struct Bridge {
     sessions: HashMap<SessionId, Session>,
     /// The questions that the editor was asked.
     questions: Vec<OpenQuestion>,
-    /// The models that can be chosen, as they were when a session was opened.
-    models: Vec<Model>,
+    choices: Choices,
 }
 
 /// A session that the editor has open.
@@ -109,8 +104,24 @@ struct Session {
     running: Option<PromptId>,
     /// The request that is answered when the replay is over.
     load: Option<(Value, Value)>,
+    /// The notes and title that the editor gets once it has the session.
+    opened: Option<Opened>,
     /// The MCP servers that the editor brought, with their values: another daemon needs those again.
     servers: Vec<SessionServer>,
+}
+
+/// The facts about a session that an editor is told once it has it.
+#[derive(Debug)]
+struct Opened {
+    cwd: PathBuf,
+    title: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Opened {
+    fn of(row: &Info, notes: Vec<String>) -> Self {
+        Self { cwd: row.cwd.clone(), title: row.name.clone().or_else(|| row.title.clone()), notes }
+    }
 }
 
 type Answer = Result<Value, Error>;
@@ -128,11 +139,11 @@ impl Bridge {
                     return Err(Failure::usage("a line on standard input is too long"));
                 }
                 Event::Line(InputLine::End) | Event::Signal(_) => return Ok(Exit::GOOD),
-                Event::Incoming(_, Incoming::Event(notification, _)) => self.event(&notification)?,
+                Event::Incoming(_, Incoming::Event(notification, _)) => self.take(&notification)?,
                 Event::Lost(_) => self.reattach()?,
                 Event::Refused(_, failure) => return Err(failure),
-                Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..))
-                | Event::Line(InputLine::Picked(_) | InputLine::Ran(_) | InputLine::NotRun)
+                Event::Incoming(_, Incoming::Response(..) | Incoming::Any(..) | Incoming::Completion(_))
+                | Event::Line(InputLine::Picked(_) | InputLine::Ran(_) | InputLine::NotRun | InputLine::Stopped(_))
                 | Event::Key(_)
                 | Event::Hotkey(_) => {}
             }
@@ -147,16 +158,23 @@ impl Bridge {
         let sessions: Vec<_> = self.sessions.iter().map(|(id, session)| (id.clone(), session.cursor.clone())).collect();
         for (session, after) in sessions {
             let servers = self.sessions.get(&session).map(|opened| opened.servers.clone()).unwrap_or_default();
-            let brought = self.bring_servers(&session, servers)?;
+            let brought = self.bring_servers(&session, servers)?.map(drop);
             if let Err(error) = brought.and(self.attach(&session, after)?) {
-                let gone = self.sessions.remove(&session).unwrap_or_default();
                 self.update(&session, update::note(&format!("session {session}: {}", error.message)))?;
-                for id in gone.open.into_iter().map(|(_, id)| id).chain(gone.load.map(|(id, _)| id)) {
-                    self.editor.answer(&id, Err(error.clone()))?;
-                }
-                self.forget_questions(&session)?;
+                self.forget(&session, Err(error))?;
             }
         }
+        Ok(())
+    }
+
+    /// Forgets a session that the editor can no longer use, and gives its open requests this answer.
+    fn forget(&mut self, session: &SessionId, answer: Answer) -> Result<(), Failure> {
+        let Some(gone) = self.sessions.remove(session) else { return Ok(()) };
+        for id in gone.open.into_iter().map(|(_, id)| id).chain(gone.load.map(|(id, _)| id)) {
+            self.editor.answer(&id, answer.clone())?;
+        }
+        self.forget_questions(session)?;
+        let _detached = self.client.call_raw(&SessionDetach(Named { session: session.clone() }))?;
         Ok(())
     }
 
@@ -180,7 +198,7 @@ impl Bridge {
                 }
             }
             (Some(method), None) => self.notified(&method.clone(), &message),
-            (None, Some(id)) => self.answered(id, message.result.clone()),
+            (None, Some(_)) => self.answered(message),
             (None, None) => Ok(()),
         }
     }
@@ -195,12 +213,34 @@ impl Bridge {
                 }
             };
         }
+        macro_rules! opening {
+            () => {
+                match message.opening() {
+                    Ok((request, servers)) if self.client.is_far() => (request, servers.without_programs()),
+                    Ok(opening) => opening,
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+            };
+        }
         Ok(Some(match method {
             "initialize" => Ok(self.initialize(&params!())),
             "authenticate" => value(&AuthenticateResponse::default()),
-            "session/new" => self.new_session(params!())?,
-            "session/load" => return self.load(id, params!()),
-            "session/resume" => self.resume(params!())?,
+            "session/new" => {
+                let (request, servers) = opening!();
+                self.new_session(request, servers)?
+            }
+            "session/load" => {
+                let (request, servers) = opening!();
+                return self.load(id, request, servers);
+            }
+            "session/resume" => {
+                let (request, servers) = opening!();
+                self.resume(request, servers)?
+            }
+            "session/fork" => {
+                let (request, servers) = opening!();
+                self.fork(request, servers)?
+            }
             "session/list" => self.list(params!())?,
             "session/close" => self.close(params!())?,
             "session/delete" => self.delete(params!())?,
@@ -212,12 +252,45 @@ impl Bridge {
     }
 
     fn notified(&mut self, method: &str, message: &Message) -> Result<(), Failure> {
-        if method != "session/cancel" {
+        match method {
+            "session/cancel" => {
+                let Ok(CancelNotification { session_id, .. }) = message.params() else { return Ok(()) };
+                self.cancel(&SessionId(session_id.to_string()))
+            }
+            "$/cancel_request" => {
+                let Ok(params) = message.params::<Value>() else { return Ok(()) };
+                self.cancel_request(params.get("requestId").unwrap_or(&Value::Null))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Cancels one prompt: its turn if that runs, else its place in the queue. Other requests are answered at once.
+    fn cancel_request(&mut self, id: &Value) -> Result<(), Failure> {
+        let prompt_of =
+            |opened: &Session| opened.open.iter().find(|(_, open)| open == id).map(|(prompt, _)| prompt.clone());
+        let found = self.sessions.iter().find_map(|(session, opened)| {
+            let prompt = prompt_of(opened)?;
+            let runs = opened.running.as_ref() == Some(&prompt);
+            Some((session.clone(), prompt, runs))
+        });
+        let Some((session, prompt, runs)) = found else { return Ok(()) };
+        if !runs && self.unqueue(&session, &prompt)? {
             return Ok(());
         }
-        let Ok(CancelNotification { session_id, .. }) = message.params() else { return Ok(()) };
-        let session = SessionId(session_id.to_string());
-        self.cancel(&session)
+        let cancel = Cancel { session, background: false, key: Some(key()?) };
+        let _idle = self.client.call_raw(&SessionCancel(cancel))?;
+        Ok(())
+    }
+
+    /// Takes a prompt of this editor out of the queue. False if it is not there.
+    fn unqueue(&mut self, session: &SessionId, prompt: &PromptId) -> Result<bool, Failure> {
+        let unqueue = Unqueue { session: session.clone(), prompt: Some(prompt.clone()), key: Some(key()?) };
+        let is_out = self.client.call_raw(&SessionUnqueue(unqueue))?.is_ok();
+        if is_out {
+            self.settle(session, prompt, value(&PromptResponse::new(StopReason::Cancelled)))?;
+        }
+        Ok(is_out)
     }
 
     /// Cancels this editor's own work in a session, or else the running turn. A session without one is not an error.
@@ -226,10 +299,7 @@ impl Bridge {
         let own: Vec<PromptId> = opened.open.iter().map(|(prompt, _)| prompt.clone()).collect();
         let running = opened.running.clone();
         for prompt in own.iter().filter(|prompt| running.as_ref() != Some(prompt)) {
-            let unqueue = Unqueue { session: session.clone(), prompt: Some(prompt.clone()), key: Some(key()?) };
-            if self.client.call_raw(&SessionUnqueue(unqueue))?.is_ok() {
-                self.settle(session, prompt, value(&PromptResponse::new(StopReason::Cancelled)))?;
-            }
+            self.unqueue(session, prompt)?;
         }
         if !own.is_empty() && running.is_some_and(|running| !own.contains(&running)) {
             return Ok(());
@@ -237,91 +307,6 @@ impl Bridge {
         let cancel = Cancel { session: session.clone(), background: false, key: Some(key()?) };
         let _idle = self.client.call_raw(&SessionCancel(cancel))?;
         Ok(())
-    }
-
-    fn event(&mut self, notification: &Notification) -> Result<(), Failure> {
-        let Notification { session, cursor, answered, event } = notification;
-        let Some(opened) = self.sessions.get_mut(session) else { return Ok(()) };
-        if let Some(seq) = event.seq {
-            if seq <= opened.seq {
-                return Ok(());
-            }
-            opened.seq = seq;
-        }
-        opened.cursor = Some(cursor.clone());
-        let client = &mut self.client;
-        let updates = opened.shown.updates(event, &opened.own, &mut |id| blob(client, id));
-        for update in updates {
-            self.update(session, update)?;
-        }
-        match &event.body {
-            EventBody::TurnStarted { prompt } => {
-                note_running(&mut self.sessions, session, Some(prompt.clone()));
-                Ok(())
-            }
-            EventBody::CaughtUp {} => {
-                let load = self.sessions.get_mut(session).and_then(|opened| opened.load.take());
-                load.map_or(Ok(()), |(id, response)| self.editor.answer(&id, Ok(response)))
-            }
-            EventBody::PermissionRequested(PermissionRequested { locations, changes, .. }) if !answered => {
-                match PendingQuestion::of_event(session, event) {
-                    Some(question) => self.put(session, &question, locations, changes),
-                    None => Ok(()),
-                }
-            }
-            EventBody::QuestionAsked { .. } if !answered => match PendingQuestion::of_event(session, event) {
-                Some(question) => self.put(session, &question, &[], &[]),
-                None => Ok(()),
-            },
-            EventBody::PermissionResolved(PermissionResolved { permission: question, .. })
-            | EventBody::QuestionResolved(QuestionResolved { question, .. }) => {
-                let open = self.questions.iter().position(|open| open.question == *question);
-                open.map_or(Ok(()), |at| {
-                    let request = self.questions.remove(at).request;
-                    self.withdraw(request)
-                })
-            }
-            EventBody::SessionChanged(SessionChanged { model, effort, .. }) if model.is_some() || effort.is_some() => {
-                let row = self.client.session_info(session)?;
-                let options = self.options(&row)?;
-                self.update(session, SessionUpdate::ConfigOptionUpdate(ConfigOptionUpdate::new(options)))
-            }
-            EventBody::Notice(Notice { code: Some(NoticeCode::KeyMissing), text, .. }) => {
-                self.key_missing(session, text)
-            }
-            EventBody::PromptUnqueued { prompt, .. } => {
-                self.settle(session, prompt, value(&PromptResponse::new(StopReason::Cancelled)))
-            }
-            EventBody::TurnFinished(TurnFinished {
-                prompt,
-                stop_reason,
-                detail,
-                hint,
-                context_tokens,
-                context_window,
-                session_usage,
-                ..
-            }) => {
-                note_running(&mut self.sessions, session, None);
-                if let (Some(used), Some(size)) = (context_tokens, context_window) {
-                    let cost = session_usage.as_ref().and_then(|usage| usage.cost_micros);
-                    let cost = cost.map(|micros| Cost::new(micros as f64 / 1e6, "USD"));
-                    self.update(session, SessionUpdate::UsageUpdate(UsageUpdate::new(*used, *size).cost(cost)))?;
-                }
-                let Some(prompt) = prompt else { return Ok(()) };
-                self.settle(session, prompt, ended(*stop_reason, detail.as_deref(), hint.as_deref()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Ends the turn of this editor's prompt, which waits for a key, and tells the editor how to supply one.
-    fn key_missing(&mut self, session: &SessionId, text: &str) -> Result<(), Failure> {
-        let Some(opened) = self.sessions.get(session).filter(|opened| opened.load.is_none()) else { return Ok(()) };
-        let running = opened.running.clone().filter(|running| opened.open.iter().any(|(open, _)| open == running));
-        let Some(prompt) = running else { return self.update(session, update::note(text)) };
-        self.cancel(session)?;
-        self.settle(session, &prompt, Err(Error::new(ErrorCode::AuthRequired.into(), text)))
     }
 
     /// Answers the editor's request for a prompt, if it is one.
@@ -332,83 +317,8 @@ impl Bridge {
         self.editor.answer(&id, answer)
     }
 
-    /// Asks the editor a question, once.
-    fn put(
-        &mut self,
-        session: &SessionId,
-        question: &PendingQuestion,
-        at: &[Location],
-        changes: &[FileChange],
-    ) -> Result<(), Failure> {
-        if self.questions.iter().any(|open| open.question == question.question) {
-            return Ok(());
-        }
-        let client = &mut self.client;
-        let request = match question::ask(session, question, at, changes, self.forms, &mut |id| blob(client, id)) {
-            EditorQuestion::Permission(request) => self.editor.request("session/request_permission", &request)?,
-            EditorQuestion::Form(request) => self.editor.request("elicitation/create", &request)?,
-            EditorQuestion::Elsewhere(update) => return self.update(session, *update),
-        };
-        self.questions.push(OpenQuestion::new(request, session.clone(), question));
-        Ok(())
-    }
-
-    /// Handles the editor's answer to our request.
-    fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
-        let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
-        let open = self.questions.remove(at);
-        let (session, question) = (open.session.clone(), open.question.clone());
-        let text = match open.answer(result, key()?) {
-            None => format!("the question is still open; answer it with `linger answer {question}`"),
-            // Another client may have been first, whose answer then counts: its event follows.
-            Some(answer) => match self.client.call_raw(&QuestionAnswer(answer))? {
-                Ok(_) => return Ok(()),
-                Err(error) if error.code() == Some(Code::AlreadyAnswered) => return Ok(()),
-                Err(error) => error.message,
-            },
-        };
-        // A question that was withdrawn with its turn is answered `cancelled` by the editor.
-        match self.client.call(&QuestionList(pending::List { session: Some(session.clone()), after: None }))? {
-            rows if rows.iter().any(|row| row.question == question) => self.update(&session, update::note(&text)),
-            _ => Ok(()),
-        }
-    }
-
-    fn forget_questions(&mut self, session: &SessionId) -> Result<(), Failure> {
-        let (gone, kept) = std::mem::take(&mut self.questions).into_iter().partition(|open| open.session == *session);
-        self.questions = kept;
-        let gone: Vec<OpenQuestion> = gone;
-        gone.into_iter().try_for_each(|open| self.withdraw(open.request))
-    }
-
-    /// Takes a question back that was answered elsewhere.
-    fn withdraw(&self, request: u64) -> Result<(), Failure> {
-        let id = i64::try_from(request).unwrap_or_default();
-        self.editor.notify("$/cancel_request", &CancelRequestNotification::new(id))
-    }
-
     fn update(&self, session: &SessionId, update: SessionUpdate) -> Result<(), Failure> {
         self.editor.notify("session/update", &SessionNotification::new(session.to_string(), update))
-    }
-
-    /// Gives a session the editor's MCP servers; an editor without any leaves those that the session has.
-    fn bring_servers(
-        &mut self,
-        session: &SessionId,
-        servers: Vec<SessionServer>,
-    ) -> Result<Result<(), Error>, Failure> {
-        if servers.is_empty() {
-            return Ok(Ok(()));
-        }
-        let (session, key) = (session.clone(), Some(key()?));
-        let set = Set { session, mcp_servers: Some(servers), key, ..Set::default() };
-        Ok(self.ask(&SessionSet(set))?.map(|_| ()))
-    }
-
-    fn attach(&mut self, session: &SessionId, after: Option<Cursor>) -> Result<Result<(), Error>, Failure> {
-        let env = self.client.secret_env();
-        let attach = Attach { session: session.clone(), after, deltas: None, person: true, env };
-        Ok(self.ask(&SessionAttach(attach))?.map(|_| ()))
     }
 
     /// The result of a method, or its refusal as an error for the editor.
@@ -418,30 +328,6 @@ impl Bridge {
             Err(error) => Err(refused(&error)),
         })
     }
-}
-
-/// Notes whose turn runs in a session.
-fn note_running(sessions: &mut HashMap<SessionId, Session>, session: &SessionId, running: Option<PromptId>) {
-    if let Some(opened) = sessions.get_mut(session) {
-        opened.running = running;
-    }
-}
-
-/// How a turn ended, for the editor's prompt.
-fn ended(reason: message::StopReason, detail: Option<&str>, hint: Option<&str>) -> Answer {
-    let reason = match reason {
-        message::StopReason::EndTurn => StopReason::EndTurn,
-        message::StopReason::MaxTokens => StopReason::MaxTokens,
-        message::StopReason::MaxSteps => StopReason::MaxTurnRequests,
-        message::StopReason::Refusal => StopReason::Refusal,
-        message::StopReason::Cancelled => StopReason::Cancelled,
-        message::StopReason::Error | message::StopReason::Unknown => {
-            let detail = detail.unwrap_or("the turn failed");
-            let text = hint.map_or_else(|| detail.to_owned(), |hint| format!("{detail}; hint: {hint}"));
-            return Err(Error::new(ErrorCode::InternalError.into(), text));
-        }
-    };
-    value(&PromptResponse::new(reason))
 }
 
 /// A refusal of the daemon.

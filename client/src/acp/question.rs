@@ -13,9 +13,13 @@ use linger_protocol::event::{FileChange, Location};
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{Answer, PendingQuestion, Question, QuestionKind};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::update::{Blobs, diffs, locations, note};
+
+/// The longest text of an editor in a message, in characters.
+const MAX_REASON: usize = 200;
 
 /// A question, as the editor is asked.
 pub(super) enum EditorQuestion {
@@ -35,39 +39,67 @@ pub(super) struct OpenQuestion {
     pub(super) question: QuestionId,
     digest: String,
     kind: QuestionKind,
+    /// The names of its options.
+    options: Vec<String>,
+}
+
+/// Why an editor's answer is none; the question stays open.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// Its user gave no answer.
+    Cancelled,
+    /// It answered something that was not offered, or with an error; the reason.
+    Failed(String),
 }
 
 impl OpenQuestion {
     pub(super) fn new(request: u64, session: SessionId, question: &PendingQuestion) -> Self {
         let PendingQuestion { question, asked, .. } = question;
-        Self { request, session, question: question.clone(), digest: asked.digest.clone(), kind: asked.kind }
+        let options = asked.options.iter().map(|option| option.name.clone()).collect();
+        let (question, digest) = (question.clone(), asked.digest.clone());
+        Self { request, session, question, digest, kind: asked.kind, options }
     }
 
-    /// The meaning of the editor's answer; `None` if it gave none: the question waits.
-    pub(super) fn answer(self, result: Option<Value>, key: String) -> Option<Answer> {
+    /// The meaning of the editor's answer. Fails if it gave none.
+    pub(super) fn answer(self, result: Option<Value>, error: Option<Value>, key: String) -> Result<Answer, Unanswered> {
+        if let Some(error) = error {
+            let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
+            return Err(Unanswered::Failed(message.chars().take(MAX_REASON).collect()));
+        }
+        let result = result.unwrap_or_default();
         let (answer, value) = match self.kind {
-            QuestionKind::Form => form_answer(serde_json::from_value(result?).ok()?)?,
+            QuestionKind::Form => form_answer(parse(result)?)?,
             _ => {
-                let RequestPermissionResponse { outcome, .. } = serde_json::from_value(result?).ok()?;
+                let RequestPermissionResponse { outcome, .. } = parse(result)?;
                 match outcome {
                     RequestPermissionOutcome::Selected(selected) => (selected.option_id.to_string(), None),
-                    _ => return None,
+                    RequestPermissionOutcome::Cancelled => return Err(Unanswered::Cancelled),
+                    _ => return Err(Unanswered::Failed("its outcome is unknown".to_owned())),
                 }
             }
         };
+        if self.kind != QuestionKind::Form && !self.options.contains(&answer) {
+            let answer: String = answer.chars().take(MAX_REASON).collect();
+            return Err(Unanswered::Failed(format!("there is no option '{}'", answer.escape_default())));
+        }
         let (question, digest) = (self.question, Some(self.digest));
-        Some(Answer { question, answer, value, reason: None, digest, rules: Vec::new(), key: Some(key) })
+        Ok(Answer { question, answer, value, reason: None, digest, rules: Vec::new(), key: Some(key) })
     }
 }
 
-fn form_answer(response: CreateElicitationResponse) -> Option<(String, Option<Value>)> {
+fn parse<T: DeserializeOwned>(result: Value) -> Result<T, Unanswered> {
+    serde_json::from_value(result).map_err(|error| Unanswered::Failed(error.to_string()))
+}
+
+fn form_answer(response: CreateElicitationResponse) -> Result<(String, Option<Value>), Unanswered> {
     match response.action {
         ElicitationAction::Accept(accept) => {
             let content = accept.content.unwrap_or_default();
-            Some(("accept".to_owned(), Some(serde_json::to_value(content).ok()?)))
+            let content = serde_json::to_value(content).map_err(|error| Unanswered::Failed(error.to_string()))?;
+            Ok(("accept".to_owned(), Some(content)))
         }
-        ElicitationAction::Decline => Some(("decline".to_owned(), None)),
-        _ => None,
+        ElicitationAction::Decline => Ok(("decline".to_owned(), None)),
+        _ => Err(Unanswered::Cancelled),
     }
 }
 
@@ -136,4 +168,50 @@ fn options(asked: &Question) -> Vec<PermissionOption> {
         PermissionOption::new(name.to_owned(), label, kind)
     };
     asked.options.iter().map(|it| option(&it.name, &it.label)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(kind: &str) -> OpenQuestion {
+        let question: PendingQuestion = serde_json::from_value(json!({
+            "question": "q1", "session": "s1", "kind": kind, "blocks": "call", "digest": "d", "at": 1, "text": "?",
+            "options": [{ "name": "allow_once", "label": "allow once" }, { "name": "reject_once", "label": "deny" }],
+        }))
+        .unwrap();
+        OpenQuestion::new(1, "s1".into(), &question)
+    }
+
+    fn failure(kind: &str, result: Option<Value>, error: Option<Value>) -> String {
+        match open(kind).answer(result, error, "k".to_owned()) {
+            Err(Unanswered::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_an_option_that_was_offered_is_an_answer() {
+        let selected = |id: &str| Some(json!({ "outcome": { "outcome": "selected", "optionId": id } }));
+        let answer = open("choice").answer(selected("allow_once"), None, "k".to_owned()).unwrap();
+        assert_eq!((answer.answer.as_str(), answer.digest.as_deref()), ("allow_once", Some("d")));
+        assert!(failure("choice", selected("allow"), None).contains("no option 'allow'"));
+        assert!(failure("choice", selected("\u{1b}["), None).contains("no option '\\u{1b}['"));
+        assert!(!failure("choice", Some(json!({})), None).is_empty());
+        assert!(!failure("choice", None, None).is_empty());
+        assert!(!failure("form", Some(json!({ "action": 5 })), None).is_empty());
+    }
+
+    #[test]
+    fn an_error_says_why_and_a_closed_dialog_is_no_answer() {
+        assert_eq!(
+            failure("form", None, Some(json!({ "code": -32601, "message": "no such method" }))),
+            "no such method"
+        );
+        assert_eq!(failure("choice", None, Some(json!("?"))), "an error without a message");
+        let cancelled = Some(json!({ "outcome": { "outcome": "cancelled" } }));
+        assert_eq!(open("choice").answer(cancelled, None, "k".to_owned()), Err(Unanswered::Cancelled));
+        let cancelled = Some(json!({ "action": "cancel" }));
+        assert_eq!(open("form").answer(cancelled, None, "k".to_owned()), Err(Unanswered::Cancelled));
+    }
 }

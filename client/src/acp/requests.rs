@@ -1,34 +1,22 @@
-//! Requests of an editor: sessions, prompts, and their options.
-
-use std::path::{Path, PathBuf};
+//! Requests of an editor: the list of sessions, prompts, and options. `opening` has those that open a session.
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AgentCapabilities, AuthMethod, AuthMethodAgent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
-    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, ElicitationCapabilities,
-    Error, ErrorCode, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
-    LoadSessionRequest, LoadSessionResponse, McpCapabilities, NewSessionRequest, NewSessionResponse,
-    PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
-    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities, SessionConfigOption,
-    SessionDeleteCapabilities, SessionInfo, SessionListCapabilities, SessionModeState, SessionResumeCapabilities,
-    SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
-    SetSessionModeResponse, StopReason, UnstructuredCommandInput,
+    AgentCapabilities, AuthMethod, AuthMethodAgent, CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest,
+    DeleteSessionResponse, ElicitationCapabilities, Error, ErrorCode, Implementation, InitializeRequest,
+    InitializeResponse, ListSessionsRequest, ListSessionsResponse, McpCapabilities, PromptCapabilities, PromptRequest,
+    PromptResponse, SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
+    SessionDeleteCapabilities, SessionForkCapabilities, SessionInfo, SessionListCapabilities,
+    SessionResumeCapabilities, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SetSessionModeResponse, StopReason,
 };
-use linger_protocol::agent::{self, Status};
-use linger_protocol::daemon::{Empty, Models};
 use linger_protocol::id::SessionId;
-use linger_protocol::method::{
-    CommandList, ModeList, ModelList, QuestionList, SessionBin, SessionCreate, SessionDetach, SessionList,
-    SessionPrompt, SessionSet, SkillList,
-};
+use linger_protocol::method::{SessionBin, SessionList, SessionPrompt, SessionSet};
 use linger_protocol::permission::Mode;
-use linger_protocol::question as pending;
-use linger_protocol::session::{Before, Bin, Create, Effort, Info, List, Named, Prompt, Set};
+use linger_protocol::session::{Before, Bin, Effort, Info, List, Prompt, Set};
 use serde_json::{Value, json};
 
-use super::servers::servers;
-use super::{Answer, Bridge, KEY, PAGE, Session, options, prompt, value};
-use crate::environment::umask;
+use super::{Answer, Bridge, KEY, PAGE, options, prompt, value};
 use crate::error::Failure;
 use crate::idempotency::key;
 
@@ -41,6 +29,7 @@ impl Bridge {
             .delete(SessionDeleteCapabilities::new())
             .resume(SessionResumeCapabilities::new())
             .close(SessionCloseCapabilities::new())
+            .fork(SessionForkCapabilities::new())
             .additional_directories(SessionAdditionalDirectoriesCapabilities::new());
         let capabilities = AgentCapabilities::new()
             .load_session(true)
@@ -55,103 +44,6 @@ impl Bridge {
             .auth_methods(vec![AuthMethod::Agent(method)])
             .agent_info(Implementation::new("linger", linger_protocol::VERSION).title("linger"));
         json!(response)
-    }
-
-    pub(super) fn new_session(&mut self, request: NewSessionRequest) -> Result<Answer, Failure> {
-        let servers = match servers(request.mcp_servers) {
-            Ok(servers) => servers,
-            Err(error) => return Ok(Err(error)),
-        };
-        let create = Create {
-            cwd: request.cwd.clone(),
-            model: self.args.model.clone(),
-            mode: self.args.mode,
-            additional_directories: request.additional_directories,
-            mcp_servers: servers.clone(),
-            agent: self.args.agent.clone(),
-            env: self.client.session_env(),
-            umask: Some(umask()),
-            key: Some(key()?),
-            effort: self.args.effort.unwrap_or_default(),
-            ..blank(request.cwd)
-        };
-        let created = match self.ask(&SessionCreate(create))? {
-            Ok(created) => created,
-            Err(error) => return Ok(Err(error)),
-        };
-        let session = created.session;
-        let row = self.client.session_info(&session)?;
-        self.sessions.insert(session.clone(), Session { servers, ..Session::default() });
-        if let Err(error) = self.attach(&session, None)? {
-            return Ok(Err(error));
-        }
-        let (modes, options) = self.choices(&row)?;
-        self.commands(&session, &row.cwd)?;
-        Ok(value(&NewSessionResponse::new(session.to_string()).modes(modes).config_options(options)))
-    }
-
-    pub(super) fn load(&mut self, id: &Value, request: LoadSessionRequest) -> Result<Option<Answer>, Failure> {
-        let opened = self.row(&request.session_id.to_string())?;
-        let (row, servers) = match opened.and_then(|row| Ok((row, servers(request.mcp_servers)?))) {
-            Ok(opened) => opened,
-            Err(error) => return Ok(Some(Err(error))),
-        };
-        if let Err(error) = self.bring_servers(&row.session, servers.clone())? {
-            return Ok(Some(Err(error)));
-        }
-        let (modes, options) = self.choices(&row)?;
-        let response = json!(LoadSessionResponse::new().modes(modes).config_options(options));
-        let session = row.session.clone();
-        let before = self.sessions.remove(&session);
-        let was_open = before.is_some();
-        let Session { open, load, .. } = before.unwrap_or_default();
-        if let Some((earlier, response)) = load {
-            self.editor.answer(&earlier, Ok(response))?;
-        }
-        let opened = Session { open, load: Some((id.clone(), response)), servers, ..Session::default() };
-        // Open already: the connection forgets it first, so that the replay starts from the beginning.
-        self.sessions.insert(session.clone(), opened);
-        if was_open {
-            self.forget_questions(&session)?;
-            let _detached = self.client.call_raw(&SessionDetach(Named { session: session.clone() }))?;
-        }
-        match self.attach(&session, None)? {
-            Ok(()) => self.commands(&session, &row.cwd).map(|()| None),
-            Err(error) => {
-                self.sessions.remove(&session);
-                Ok(Some(Err(error)))
-            }
-        }
-    }
-
-    pub(super) fn resume(&mut self, request: ResumeSessionRequest) -> Result<Answer, Failure> {
-        let opened = self.row(&request.session_id.to_string())?;
-        let (row, servers) = match opened.and_then(|row| Ok((row, servers(request.mcp_servers)?))) {
-            Ok(opened) => opened,
-            Err(error) => return Ok(Err(error)),
-        };
-        let session = row.session.clone();
-        if let Err(error) = self.bring_servers(&session, servers.clone())? {
-            return Ok(Err(error));
-        }
-        if let Some(opened) = self.sessions.get_mut(&session).filter(|_| !servers.is_empty()) {
-            opened.servers.clone_from(&servers);
-        }
-        if !self.sessions.contains_key(&session) {
-            self.sessions
-                .insert(session.clone(), Session { cursor: Some(row.cursor.clone()), servers, ..Session::default() });
-            if let Err(error) = self.attach(&session, Some(row.cursor.clone()))? {
-                self.sessions.remove(&session);
-                return Ok(Err(error));
-            }
-            let list = pending::List { session: Some(session.clone()), after: None };
-            for question in self.client.call(&QuestionList(list))? {
-                self.put(&session, &question, &[], &[])?;
-            }
-        }
-        let (modes, options) = self.choices(&row)?;
-        self.commands(&session, &row.cwd)?;
-        Ok(value(&ResumeSessionResponse::new().modes(modes).config_options(options)))
     }
 
     pub(super) fn list(&mut self, request: ListSessionsRequest) -> Result<Answer, Failure> {
@@ -181,17 +73,13 @@ impl Bridge {
     /// Closes a session and cancels this editor's own work in it; another client's turn continues.
     pub(super) fn close(&mut self, request: CloseSessionRequest) -> Result<Answer, Failure> {
         let session = SessionId(request.session_id.to_string());
-        let Some(opened) = self.sessions.remove(&session) else {
+        let Some(opened) = self.sessions.get(&session) else {
             return Ok(Err(not_open(&session)));
         };
         if !opened.open.is_empty() {
             self.cancel(&session)?;
         }
-        for (_, id) in opened.open {
-            self.editor.answer(&id, value(&PromptResponse::new(StopReason::Cancelled)))?;
-        }
-        self.forget_questions(&session)?;
-        let _detached = self.client.call_raw(&SessionDetach(Named { session }))?;
+        self.forget(&session, value(&PromptResponse::new(StopReason::Cancelled)))?;
         Ok(value(&CloseSessionResponse::new()))
     }
 
@@ -199,7 +87,11 @@ impl Bridge {
     pub(super) fn delete(&mut self, request: DeleteSessionRequest) -> Result<Answer, Failure> {
         let session = SessionId(request.session_id.to_string());
         let bin = Bin { session: session.clone(), force: true, key: Some(key()?) };
-        Ok(self.ask(&SessionBin(bin))?.and_then(|_| value(&DeleteSessionResponse::new())))
+        let binned = self.ask(&SessionBin(bin))?;
+        if binned.is_ok() {
+            self.forget(&session, value(&PromptResponse::new(StopReason::Cancelled)))?;
+        }
+        Ok(binned.and_then(|_| value(&DeleteSessionResponse::new())))
     }
 
     pub(super) fn prompt(&mut self, id: &Value, request: PromptRequest) -> Result<Option<Answer>, Failure> {
@@ -218,6 +110,7 @@ impl Bridge {
             schema: None,
             until: None,
             expand: true,
+            awaited: true,
             env: self.client.secret_env(),
             key: Some(key()?),
         };
@@ -246,14 +139,19 @@ impl Bridge {
         let chosen = request.value.as_value_id().map(ToString::to_string).unwrap_or_default();
         let set = Set { session: session.clone(), ..keyed()? };
         let set = match &*request.config_id.to_string() {
+            options::MODE => match chosen.parse::<Mode>() {
+                Ok(mode) => Set { mode: Some(mode), ..set },
+                Err(_) => return Ok(Err(invalid(format!("unknown mode '{}'", chosen.escape_default())))),
+            },
+            options::MODEL if chosen.is_empty() => {
+                return Ok(Err(invalid("no model is named; the option has those that can be chosen".to_owned())));
+            }
             options::MODEL => Set { model: Some(chosen), ..set },
             options::EFFORT => match Effort::ALL.into_iter().find(|effort| effort.name() == chosen) {
                 Some(effort) => Set { effort: Some(effort), ..set },
-                None => {
-                    return Ok(Err(Error::new(ErrorCode::InvalidParams.into(), format!("unknown effort {chosen}"))));
-                }
+                None => return Ok(Err(invalid(format!("unknown effort '{}'", chosen.escape_default())))),
             },
-            other => return Ok(Err(Error::new(ErrorCode::InvalidParams.into(), format!("unknown option {other}")))),
+            other => return Ok(Err(invalid(format!("unknown option '{}'", other.escape_default())))),
         };
         if let Err(error) = self.ask(&SessionSet(set))? {
             return Ok(Err(error));
@@ -262,36 +160,8 @@ impl Bridge {
         Ok(value(&SetSessionConfigOptionResponse::new(self.options(&row)?)))
     }
 
-    /// The commands and skills of a directory, as updates of a session.
-    fn commands(&mut self, session: &SessionId, cwd: &Path) -> Result<(), Failure> {
-        let list = || agent::List { cwd: cwd.to_path_buf(), path: None, text: false };
-        let mut items = self.client.call(&CommandList(list()))?;
-        items.extend(self.client.call(&SkillList(list()))?);
-        let active = items.into_iter().filter(|item| item.status == Status::Active);
-        let command = |item: agent::Item| {
-            AvailableCommand::new(item.name, item.description.unwrap_or_default())
-                .input(AvailableCommandInput::Unstructured(UnstructuredCommandInput::new("what to do")))
-        };
-        let update = AvailableCommandsUpdate::new(active.map(command).collect());
-        self.update(session, SessionUpdate::AvailableCommandsUpdate(update))
-    }
-
-    fn choices(&mut self, row: &Info) -> Result<(SessionModeState, Vec<SessionConfigOption>), Failure> {
-        self.models = self.client.call(&ModelList(Models::default()))?;
-        let modes = self.client.call(&ModeList(Empty {}))?;
-        Ok((options::modes(row.mode, modes), self.options(row)?))
-    }
-
-    /// The options of a session, with the efforts that its model takes.
-    pub(super) fn options(&mut self, row: &Info) -> Result<Vec<SessionConfigOption>, Failure> {
-        let model = Some(row.model.clone());
-        let rows = self.client.call(&ModelList(Models { all: false, model }))?;
-        let efforts: Vec<Effort> = rows.into_iter().flat_map(|row| row.efforts).collect();
-        Ok(options::options(row, &self.models, &efforts))
-    }
-
     /// The row of a session that the editor names.
-    fn row(&mut self, session: &str) -> Result<Result<Info, Error>, Failure> {
+    pub(super) fn row(&mut self, session: &str) -> Result<Result<Info, Error>, Failure> {
         let list = List { matching: Some(session.to_owned()), ..List::default() };
         let rows = self.client.call(&SessionList(list))?;
         let row = rows.into_iter().find(|row| row.session.as_str() == session);
@@ -300,29 +170,8 @@ impl Bridge {
     }
 }
 
-/// A request to create a session in which nothing is said yet.
-fn blank(cwd: PathBuf) -> Create {
-    Create {
-        cwd,
-        model: None,
-        mode: None,
-        effort: Effort::Auto,
-        patience: None,
-        fallback: None,
-        unattended: None,
-        budget: linger_protocol::budget::Budget::default(),
-        additional_directories: Vec::new(),
-        mcp_servers: Vec::new(),
-        tools: None,
-        agent: None,
-        allow: Vec::new(),
-        system: None,
-        name: None,
-        one_shot: false,
-        env: std::collections::BTreeMap::new(),
-        umask: None,
-        key: None,
-    }
+fn invalid(text: String) -> Error {
+    Error::new(ErrorCode::InvalidParams.into(), text)
 }
 
 fn keyed() -> Result<Set, Failure> {

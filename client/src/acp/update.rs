@@ -1,7 +1,7 @@
 //! An event of a session as what ACP calls updates; pure.
 //!
-//! The same events give the same updates, replayed or live. What ACP v1 has no word for (a message that is superseded, a
-//! notice) is chunk as a thought, so that no editor takes it for the answer.
+//! The same events give the same updates, replayed or live. What ACP v1 has no word for (a notice) is a thought, so that no
+//! editor takes it for the answer; text of an answer that is superseded is marked in the answer itself.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,6 +31,9 @@ const EVERY: usize = 1 << 10;
 /// How many bytes of arguments make the first update of a call that the model writes.
 const FIRST: usize = 256;
 
+/// The mark below text whose step is repeated.
+const SUPERSEDED: &str = "retrying this step; ignore the text above";
+
 /// Gives the bytes of a blob, unless they are too many.
 pub(super) type Blobs<'a> = dyn FnMut(&BlobId) -> Option<Vec<u8>> + 'a;
 
@@ -40,6 +43,10 @@ pub(super) struct Shown {
     calls: HashMap<CallId, Output>,
     /// The calls that the model still writes.
     written: HashMap<CallId, ArgumentText>,
+    /// The last message with text that the editor has.
+    spoken: Option<MessageId>,
+    /// Whether a user gave the session a name, which goes before the title of a model.
+    is_named: bool,
 }
 
 /// The arguments of a call that the model writes.
@@ -62,7 +69,10 @@ impl Shown {
     /// The updates of an event. A message that is one of `own` prompts is known to the editor.
     pub(super) fn updates(&mut self, event: &Event, own: &[PromptId], blobs: &mut Blobs<'_>) -> Vec<SessionUpdate> {
         match &event.body {
-            EventBody::TextDelta(delta) => vec![chunk(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)],
+            EventBody::TextDelta(delta) => {
+                self.spoken = Some(delta.message.clone());
+                vec![chunk(SessionUpdate::AgentMessageChunk, &delta.message, &delta.text)]
+            }
             EventBody::ThinkingDelta(delta) => {
                 vec![chunk(SessionUpdate::AgentThoughtChunk, &delta.message, &delta.text)]
             }
@@ -76,7 +86,7 @@ impl Shown {
             EventBody::Message(MessageAdded { role: Role::Assistant, content, message, .. }) => {
                 self.answer(message, content)
             }
-            EventBody::MessageSuperseded { .. } => vec![note("retrying this step; ignore the text above")],
+            EventBody::MessageSuperseded { message } => vec![self.superseded(message)],
             EventBody::CheckStarted { call_id, command, .. } => {
                 self.calls.entry(call_id.clone()).or_default();
                 let call = ToolCall::new(call_id.to_string(), format!("check: {command}")).kind(ToolKind::Execute);
@@ -116,9 +126,11 @@ impl Shown {
                 vec![update(call_id, fields)]
             }
             EventBody::Plan { entries } => vec![SessionUpdate::Plan(Plan::new(entries.iter().map(entry).collect()))],
-            EventBody::SessionChanged(SessionChanged { mode, name, .. }) => {
+            EventBody::SessionChanged(SessionChanged { mode, name, title, .. }) => {
                 let mode = mode.map(|mode| SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.to_string())));
-                let title = name.clone().map(|name| SessionInfoUpdate::new().title(name));
+                self.is_named |= name.is_some();
+                let title = name.clone().or_else(|| title.clone().filter(|_| !self.is_named));
+                let title = title.map(|title| SessionInfoUpdate::new().title(title));
                 mode.into_iter().chain(title.map(SessionUpdate::SessionInfoUpdate)).collect()
             }
             EventBody::Compacted(Compacted { tokens_before, tokens_after, .. }) => {
@@ -148,6 +160,15 @@ impl Shown {
         }
         let call = ToolCall::new(call.to_string(), name).name(name.to_owned()).status(ToolCallStatus::Pending);
         vec![SessionUpdate::ToolCall(call.raw_input(input))]
+    }
+
+    /// The mark of a message whose step is repeated. Text that was shown is marked where it stands, in the answer: an editor
+    /// keeps it, and the same text comes again.
+    fn superseded(&self, message: &MessageId) -> SessionUpdate {
+        if self.spoken.as_ref() != Some(message) {
+            return note(SUPERSEDED);
+        }
+        chunk(SessionUpdate::AgentMessageChunk, message, &format!("\n\n[linger] {SUPERSEDED}\n\n"))
     }
 
     /// A finished message: its text was shown as it came, its calls perhaps.

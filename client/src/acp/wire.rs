@@ -5,10 +5,12 @@
 use std::io;
 
 use agent_client_protocol_schema::v1::{Error, ErrorCode};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::servers::EditorServers;
 use crate::error::Failure;
 use crate::terminal::Terminal;
 
@@ -26,6 +28,9 @@ pub(super) struct Message {
     /// The outcome of a request of ours.
     #[serde(default)]
     pub(super) result: Option<Value>,
+    /// Why a request of ours failed.
+    #[serde(default)]
+    pub(super) error: Option<Value>,
 }
 
 impl Message {
@@ -37,8 +42,20 @@ impl Message {
     /// The params, or the error that says which field does not fit.
     pub(super) fn params<'de, T: Deserialize<'de>>(&'de self) -> Result<T, Error> {
         let params = self.params.as_deref().map_or("{}", RawValue::get);
-        serde_json::from_str(params).map_err(|error| Error::new(ErrorCode::InvalidParams.into(), error.to_string()))
+        serde_json::from_str(params).map_err(invalid)
     }
+
+    /// The params of a request that opens a session, and the MCP servers among them: those are read one by one, so that
+    /// none of them fails the request.
+    pub(super) fn opening<T: DeserializeOwned>(&self) -> Result<(T, EditorServers), Error> {
+        let mut params: Value = self.params()?;
+        let servers = EditorServers::take(&mut params);
+        Ok((serde_json::from_value(params).map_err(invalid)?, servers))
+    }
+}
+
+fn invalid(error: serde_json::Error) -> Error {
+    Error::new(ErrorCode::InvalidParams.into(), error.to_string())
 }
 
 /// Writes to the editor.

@@ -30,7 +30,7 @@ pub(crate) struct Init {
     /// Read the provider's key from standard input (one line) and keep it in the keychain
     #[arg(long)]
     pub(crate) key: bool,
-    /// Print one JSON object: `file`, `model`, `mode`; for other files `file`, `kind`, `name`
+    /// Print one JSON object: `file`, `model`, `mode`, `answered_ms`, `problem`; for other files `file`, `kind`, `name`
     #[arg(long)]
     pub(crate) json: bool,
 }

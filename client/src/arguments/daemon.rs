@@ -12,6 +12,15 @@ pub(crate) enum Daemon {
     Status(Json),
     /// Start the daemon if it is not running
     Start(Json),
+    /// Stop the daemon and start it again, as after an upgrade; sessions and turns continue
+    Restart {
+        /// Do not wait until no turn is running; running commands get 10 s to end
+        #[arg(long)]
+        now: bool,
+        /// Print one JSON object: `version`, `socket`
+        #[arg(long)]
+        json: bool,
+    },
     /// Stop the daemon, even if it hangs; turns continue when it starts again
     Stop {
         /// Stop it even while a turn is running; kill it if it does not end

@@ -105,7 +105,7 @@ pub(crate) enum Command {
     Answer(Answer),
     /// Stop a session's turn; the session stays
     Cancel(Cancel),
-    /// List a session's queued prompts, drop one, or run them
+    /// List a session's queued prompts and drafts, drop one, or send them
     Queue(Queue),
     /// Merge a child's git worktree into its parent's directory
     Merge(Merge),

@@ -118,18 +118,21 @@ pub(crate) struct Undo {
     /// Name, id or unique prefix of an id [default: the latest session of this directory]
     pub(crate) session: Option<String>,
     /// Make the changes again that were undone last
-    #[arg(long, conflicts_with_all = ["call", "file"])]
+    #[arg(long, conflicts_with_all = ["call", "file", "keep"])]
     pub(crate) redo: bool,
     /// Only the changes of this call, such as c12 (ids: `linger log --json`)
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     pub(crate) call: Option<String>,
-    /// Only this file, back to before the latest turn that changed it
+    /// Only this file, back to before the latest turn that changed it, whoever did; repeatable
     #[arg(long, value_name = "PATH")]
-    pub(crate) file: Option<PathBuf>,
-    /// Also overwrite files that changed since
-    #[arg(long)]
+    pub(crate) file: Vec<PathBuf>,
+    /// Leave files that something else may have changed while a command ran
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) keep: bool,
+    /// Also overwrite files that changed since, and files that something else may have changed while a command ran
+    #[arg(long, conflicts_with = "keep")]
     pub(crate) force: bool,
-    /// Print one JSON object: `session`, `step` (the turn, if all of it was undone), `changes`, `failed`
+    /// Print one JSON object: `session`, `step` (the turn, if all of it was undone), `changes`, `failed`, `uncertain`
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -206,6 +209,9 @@ pub(crate) struct Set {
     /// New name of the session
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// Directory where it works from now on, such as that of a renamed project
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) changeable: Changeable,
     /// Remove an added directory; repeatable

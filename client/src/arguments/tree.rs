@@ -1,5 +1,7 @@
 //! `linger diff`, `fork`, `rewind`, `merge` and `uncompact`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -26,6 +28,9 @@ pub(crate) struct Fork {
     /// Name of the fork
     #[arg(long, short, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Directory where the fork works [default: the session's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
     /// Print one JSON object: `session`, `origin`, `model`, `mode`
     #[arg(long)]
     pub(crate) json: bool,
@@ -41,6 +46,9 @@ pub(crate) struct Rewind {
     /// Also restore the files that changed since
     #[arg(long)]
     pub(crate) files: bool,
+    /// Leave files that something else may have changed while a command ran
+    #[arg(long, requires = "files", conflicts_with = "force")]
+    pub(crate) keep: bool,
     /// Restore them even if something else changed them
     #[arg(long, requires = "files")]
     pub(crate) force: bool,

@@ -108,13 +108,16 @@ pub(crate) struct Send {
 pub(crate) struct Queue {
     /// Name, id or unique prefix of an id
     pub(crate) session: String,
-    /// Take back a queued prompt, such as p3 [default: the last one]
+    /// Take back a queued prompt or a draft, such as p3 [default: the last one]
     #[arg(long, value_name = "PROMPT", num_args = 0..=1)]
     pub(crate) drop: Option<Option<String>>,
-    /// Continue an interrupted turn, or start the queued prompts
+    /// Continue an interrupted turn, start the queued prompts, or send all drafts
     #[arg(long, conflicts_with = "drop")]
     pub(crate) run: bool,
-    /// Print JSON, one object per line: `prompt`, `text`; with --drop or --run `session`
+    /// Send this draft alone
+    #[arg(long, value_name = "PROMPT", conflicts_with_all = ["drop", "run"])]
+    pub(crate) send: Option<String>,
+    /// Print JSON, one object per line: `prompt`, `text`, `draft`; with --drop, --run or --send `session`
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -172,8 +175,16 @@ pub(crate) struct Answer {
     /// A reason; with deny, the model reads it
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    /// With allow: also allow what else the same answer of the model asks. Shows all of it first and asks; without a
+    /// terminal it prints the digests that --digest takes
+    #[arg(long)]
+    pub(crate) rest: bool,
+    /// With --rest: the digests of exactly what is allowed, separated by commas
+    #[arg(long, value_name = "DIGEST", value_delimiter = ',', requires = "rest")]
+    pub(crate) digest: Vec<String>,
     /// Print one JSON object: `session` (absent if the daemon asks), `question` and `answer`; for a permission also
-    /// `permission` and `decision` (`allow_once`, `allow_session`, `allow_always` or `reject_once`)
+    /// `permission` and `decision` (`allow_once`, `allow_session`, `allow_always` or `reject_once`). With --rest one for
+    /// each question
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -2,13 +2,15 @@
 //!
 //! The digest binds the answer to what `question/list` showed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linger_protocol::error::Code;
 use linger_protocol::method::{QuestionAnswer, QuestionList};
+use linger_protocol::permission::Decision;
 use linger_protocol::question::{List, PendingQuestion};
 use serde_json::{Value, json};
 
+use super::config::{ask_about, list};
 use super::find::MIN_PREFIX;
 use super::output::print_value;
 use crate::arguments::Answer;
@@ -19,7 +21,7 @@ use crate::render::style::Style;
 use crate::terminal::{Capabilities, Terminal, clean_line};
 
 pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
-    let Answer { question, answer, reason, json } = args;
+    let Answer { question, answer, reason, rest, digest, json } = args;
     let mut client = Client::open()?;
     let rows = client.call(&QuestionList(List::default()))?;
     let (row, word) = match (question, answer) {
@@ -41,6 +43,9 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
         let wrong = format!("'{}' is not an answer to {}", word.escape_default(), row.question);
         return Err(Failure::usage(wrong).hint(format!("one of {}", question.words().join(", "))));
     };
+    if rest {
+        return answer_rest(&mut client, &rows, row, &name, &digest, json);
+    }
     let value = if name == "accept" { question.fields(&word)? } else { None };
     let answer = question.answer(name.clone(), reason)?;
     match client.call_raw(&QuestionAnswer(linger_protocol::question::Answer { value, ..answer }))? {
@@ -58,6 +63,62 @@ pub(super) fn run(args: Answer) -> Result<Exit, Failure> {
     terminal.talk(&question.text(&style))?;
     terminal.say(&format!("  {}", answer_text(&name)))?;
     Ok(Exit::GOOD)
+}
+
+/// Allows all that the same answer of the model still asks, once all of it was shown: on a terminal by a key, otherwise by the digests
+/// that the first try prints.
+fn answer_rest(
+    client: &mut Client,
+    rows: &[PendingQuestion],
+    row: &PendingQuestion,
+    name: &str,
+    digests: &[String],
+    json: bool,
+) -> Result<Exit, Failure> {
+    if name != Decision::AllowOnce.name() {
+        return Err(Failure::usage("--rest goes with `allow` alone").hint("answer the others one by one"));
+    }
+    let rest = rest_of(rows, row);
+    let open: BTreeSet<&str> = rest.iter().map(|row| row.asked.digest.as_str()).collect();
+    let shown: BTreeSet<&str> = digests.iter().map(String::as_str).collect();
+    if shown.is_empty() {
+        let title = format!("this answer of the model asks to run {}:", rest.len());
+        let texts: Vec<String> = rest.iter().filter_map(|row| Some(Question::of_pending(row)?.whole_text())).collect();
+        if !Capabilities::detect().can_ask() {
+            list(&title, &texts)?;
+            let digests = open.into_iter().collect::<Vec<_>>().join(",");
+            let hint = format!("`linger answer {} allow --rest --digest {digests}` allows exactly this", row.question);
+            return Err(Failure::new(Exit::QUESTION, "there is no terminal to ask on").hint(hint));
+        }
+        if !ask_about(client, &title, &texts, &format!("allow these {}, this once?", rest.len()))? {
+            Terminal::new().say("nothing was answered")?;
+            return Ok(Exit::CANCELLED);
+        }
+    } else if shown != open {
+        return Err(Failure::new(Exit::FAILED, "the digests are not those of what this answer of the model asks now")
+            .hint(format!("`linger answer {} allow --rest` shows it", row.question)));
+    }
+    for row in rest {
+        let Some(question) = Question::of_pending(row) else { continue };
+        match client.call_raw(&QuestionAnswer(question.answer(name.to_owned(), None)?))? {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(Code::AlreadyAnswered) => return Err(answered_before(error.data)),
+            Err(error) => return Err(error.into()),
+        }
+        if json {
+            print_value(&fields(row, name))?;
+        } else {
+            Terminal::new().say(&format!("{}: {}", row.question, answer_text(name)))?;
+        }
+    }
+    Ok(Exit::GOOD)
+}
+
+/// The open questions of the same answer of the model, this one included.
+fn rest_of<'a>(rows: &'a [PendingQuestion], row: &PendingQuestion) -> Vec<&'a PendingQuestion> {
+    let first = |row: &PendingQuestion| Some(row.asked.permission.as_ref()?.position.as_ref()?.first.clone());
+    let of = first(row);
+    rows.iter().filter(|it| it.question == row.question || of.is_some() && first(it) == of).collect()
 }
 
 /// The fields that `--json` prints. A question of the daemon has no session.

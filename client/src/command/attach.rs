@@ -6,7 +6,7 @@ use linger_protocol::session::{Info, Prompt};
 
 use super::create::create_with_warning;
 use super::find::resolve;
-use super::find::{latest, must_be_latest};
+use super::find::{latest, moved_here, moved_hint, must_be_latest};
 use super::{habit, log, prompt, run};
 use crate::arguments::{Attach, Bare, Choice, Log, Run};
 use crate::connect::Client;
@@ -63,8 +63,8 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     if print {
         return run::run(Run { session: resume, continue_latest, output_format, prompt, ..Run::printing(choice) });
     }
-    habit::check(&prompt)?;
     let capabilities = Capabilities::detect();
+    habit::check(&prompt, capabilities.can_ask())?;
     needs_terminal(&capabilities, "`linger run PROMPT` works without one, `linger --help` lists the commands")?;
     let written = if prompt.is_empty() { None } else { Some(prompt::written(&prompt)?) };
     let mut client = Client::open()?;
@@ -78,6 +78,9 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
     let info = match found {
         Some(info) => adopted(&mut client, info, choice)?,
         None => {
+            if let Some(moved) = moved_here(&mut client, directory.as_deref())?.filter(|_| !new) {
+                Terminal::new().say(&format!("hint: {}", moved_hint(&moved)))?;
+            }
             let session = create_with_warning(&mut client, choice, false)?.session;
             client.session_info(&session)?
         }
@@ -93,6 +96,7 @@ pub(super) fn bare(args: Bare) -> Result<Exit, Failure> {
             schema: None,
             until: None,
             expand,
+            awaited: false,
             env,
             key: Some(key()?),
         }))?;

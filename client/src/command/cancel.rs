@@ -27,6 +27,9 @@ pub(super) fn run(args: &Cancel) -> Result<Exit, Failure> {
     if let Some(note) = super::output::queued_note(info.queued, &session).filter(|_| info.state == State::Idle) {
         Terminal::new().say(&note)?;
     }
+    if let Some(note) = super::output::drafts_note(info.drafts, &session) {
+        Terminal::new().say(&note)?;
+    }
     if args.json {
         super::output::print_value(&json!({ "session": session }))?;
     }

@@ -72,6 +72,12 @@ pub(super) fn run(args: arguments::Compact) -> Result<Exit, Failure> {
                     EventBody::CompactionFailed(CompactionFailed { prompt: Some(of), .. }) if *of == asked.prompt => {
                         exit = exit.or(Some(Exit::FAILED));
                     }
+                    EventBody::PromptDrafted { prompt } if *prompt == asked.prompt => {
+                        let session = &attachment.session;
+                        let before = "the turn before this compaction was cancelled, and it is a draft now".to_owned();
+                        return Err(Failure::new(Exit::of(StopReason::Cancelled), before)
+                            .hint(format!("`linger queue {session} --send {prompt}` sends it")));
+                    }
                     EventBody::TurnStarted { prompt } => own = *prompt == asked.prompt,
                     EventBody::TurnFinished(TurnFinished {
                         stop_reason: stop_reason @ StopReason::Cancelled, ..

@@ -255,7 +255,7 @@ fn ask(what: CompletedNames) -> Result<Option<Vec<Candidate>>, Failure> {
         CompletedNames::Model => {
             let Some(mut rows) = once(&mut client, &ModelList(Models::default()))? else { return Ok(None) };
             // All models of the providers, if they answer in time.
-            if let Some(all) = once(&mut client, &ModelList(Models { all: true, model: None }))? {
+            if let Some(all) = once(&mut client, &ModelList(Models { all: true, ..Models::default() }))? {
                 rows = all;
             }
             let can_be_used = |row: &Model| row.ready && !row.model.ends_with("/MODEL");

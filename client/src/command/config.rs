@@ -110,7 +110,7 @@ fn parts(name: &str) -> Vec<String> {
 fn path(args: &Json) -> Result<Exit, Failure> {
     let file = Places::of_user()?.config_file();
     if args.json {
-        print_value(&serde_json::json!({ "file": file, "exists": file.exists() }))?;
+        print_value(&serde_json::json!({ "file": linger_protocol::path::text(&file), "exists": file.exists() }))?;
     } else {
         Terminal::new().line(&file.display().to_string())?;
     }

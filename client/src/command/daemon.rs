@@ -1,25 +1,28 @@
-//! `linger daemon status|start|stop`: works with a daemon of any version; only `start` starts one.
+//! `linger daemon status|start|stop|restart`: works with a daemon of any version; only `start` and `restart` start one.
 //!
-//! If the socket is gone or silent, the process that holds the lock is the daemon or its keeper. `stop` then sends a signal to that
-//! process, and to no other.
+//! Only a process that is proven to be this machine's daemon is asked to stop. If the socket is gone, silent, or another process's,
+//! the process that holds the lock is the daemon or its keeper: `stop` then sends a signal to that process, and to no other.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use linger_protocol::RpcError;
 use linger_protocol::daemon::{Empty, Status, Stop, Storage};
 use linger_protocol::error::Code;
-use linger_protocol::method::{DaemonStatus, DaemonStop, Method};
+use linger_protocol::events::{NOW, Subscribe};
+use linger_protocol::id::Cursor;
+use linger_protocol::listener::holder::{self, Holder};
+use linger_protocol::method::{DaemonStatus, DaemonStop, EventsSubscribe, Method};
 use linger_protocol::place::Places;
 use serde_json::value::RawValue;
 
 use super::output::print_value;
 use crate::arguments::Daemon;
-use crate::connect::dial;
-use crate::connect::holder::{self, Holder};
-use crate::connect::{Client, Reply, parse};
+use crate::connect::{Client, Reply, elsewhere, far, parse};
 use crate::environment::now;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
+use crate::input::Event;
 use crate::render::table::{age, columns, size};
 use crate::terminal::Terminal;
 
@@ -45,6 +48,7 @@ pub(super) fn run(command: &Daemon) -> Result<Exit, Failure> {
     match command {
         Daemon::Status(args) => status(args.json),
         Daemon::Start(args) => start(args.json),
+        Daemon::Restart { now, json } => restart(*now, *json),
         Daemon::Stop { force, now, json } => stop(*force, *now, *json),
     }
 }
@@ -67,20 +71,36 @@ enum AtSocket {
 
 /// Sends a request to the process at the socket; starts no daemon.
 fn ask<M: Method>(places: &Places, request: &M) -> Result<AtSocket, Failure> {
-    let Some(mut client) = Client::open_running(places)? else { return Ok(AtSocket::Nothing) };
-    Ok(match client.call_once(request, ANSWER) {
+    Ok(Client::open_running(places)?.map_or(AtSocket::Nothing, |mut client| ask_over(&mut client, request)))
+}
+
+fn ask_over<M: Method>(client: &mut Client, request: &M) -> AtSocket {
+    match client.call_once(request, ANSWER) {
         Ok(Reply::Answered(Ok(answer))) => AtSocket::Answer(answer),
         Ok(Reply::Answered(Err(error))) => AtSocket::Refusal(error),
         Ok(Reply::Lost) => AtSocket::HungUp,
         Ok(Reply::Late) => AtSocket::Silent,
         Err(failure) => AtSocket::Foreign(failure),
-    })
+    }
+}
+
+/// As [`ask`], but only of the daemon that holds the lock: a tunnel may have taken its socket's place.
+fn ask_proven<M: Method>(places: &Places, holder: Option<&Holder>, request: &M) -> Result<AtSocket, Failure> {
+    let Some(mut client) = Client::open_running(places)? else { return Ok(AtSocket::Nothing) };
+    if holder.is_some_and(|holder| client.is_daemon_of(holder)) {
+        return Ok(ask_over(&mut client, request));
+    }
+    let why = match holder {
+        Some(holder) => format!("the daemon's lock is held by process {}", holder.pid),
+        None => "no process holds the daemon's lock".to_owned(),
+    };
+    Ok(AtSocket::Foreign(Failure::unreachable(why)))
 }
 
 /// The places with the daemon's own socket, if it differs from ours.
-fn elsewhere(places: &Places, holder: Option<&Holder>) -> Option<Places> {
-    let socket = holder?.socket.as_ref().filter(|socket| **socket != places.socket)?;
-    Some(Places { socket: socket.clone(), ..places.clone() })
+fn with_own_socket(places: &Places, holder: Option<&Holder>) -> Option<Places> {
+    let socket = holder?.other_socket(places)?;
+    Some(Places { socket: socket.to_owned(), ..places.clone() })
 }
 
 fn status(json: bool) -> Result<Exit, Failure> {
@@ -88,6 +108,9 @@ fn status(json: bool) -> Result<Exit, Failure> {
     let found = ask(&places, &DaemonStatus(Empty {}))?;
     if let AtSocket::Answer(raw) = found {
         return print_status(&raw, json);
+    }
+    if matches!(found, AtSocket::Nothing) && !json && !far::is_here(&places) {
+        return Err(far::nothing_there(&places));
     }
     let holder = holder::find(&places);
     if json {
@@ -110,8 +133,8 @@ fn no_status(places: &Places, found: AtSocket, holder: Option<&Holder>) -> Failu
     let of_lock = holder.map(|holder| holder.pid);
     match (found, of_lock) {
         (AtSocket::Nothing, None) => not_running(places),
-        (AtSocket::Nothing, Some(pid)) => match holder.and_then(|holder| holder.is_elsewhere(places)) {
-            Some(elsewhere) => elsewhere,
+        (AtSocket::Nothing, Some(pid)) => match holder.and_then(|holder| holder.other_socket(places)) {
+            Some(other) => elsewhere(pid, other, places),
             None => Failure::unreachable(format!("the daemon (process {pid}) does not accept connections at {socket}"))
                 .hint(format!(
                     "it may be starting or stopping; if not, `linger daemon stop` stops it; see {}",
@@ -222,57 +245,107 @@ fn stop(force: bool, now: bool, json: bool) -> Result<Exit, Failure> {
     Ok(Exit::GOOD)
 }
 
+/// Stops the daemon and starts it again. A busy one is awaited, or with `now` told to end all the same: its turns continue.
+fn restart(now: bool, json: bool) -> Result<Exit, Failure> {
+    if now {
+        end_daemon(true, false, "")?;
+    } else {
+        end_when_idle()?;
+    }
+    let client = Client::open()?;
+    if json {
+        print_value(&serde_json::json!({ "version": client.welcome.version, "socket": client.places.socket }))?;
+        return Ok(Exit::GOOD);
+    }
+    let (version, socket) = (&client.welcome.version, client.places.socket.display());
+    Terminal::new().say(&format!("restarted the daemon: lingerd {version} is running at {socket}"))?;
+    Ok(Exit::GOOD)
+}
+
+/// Stops the daemon as soon as no turn is running. Each event of a session may be the end of the last turn; nothing is asked
+/// meanwhile.
+fn end_when_idle() -> Result<(), Failure> {
+    let mut told = false;
+    loop {
+        // Subscribed before it is asked, so that no end of a turn is missed. One of another protocol only says whether it is busy.
+        let mut client = Client::open_if_running().ok().flatten();
+        let now = Subscribe { after: Some(Cursor(NOW.to_owned())), ..Subscribe::default() };
+        let subscribed = client.as_mut().map(|client| client.call(&EventsSubscribe(now)));
+        let busy = match try_to_end(false, false)? {
+            StopOutcome::Busy(error) => error,
+            StopOutcome::Ended | StopOutcome::NotRunning => return Ok(()),
+        };
+        let (Some(mut client), Some(Ok(_))) = (client, subscribed) else {
+            return Err(Failure::from(busy).hint("`linger daemon restart --now` does not wait; turns continue"));
+        };
+        if !std::mem::replace(&mut told, true) {
+            let text = format!("waiting: {}; `linger daemon restart --now` does not wait", busy.message);
+            Terminal::new().say(&text)?;
+        }
+        // Another connection follows a lost one.
+        while let Some(Event::Incoming(..)) = client.next_event(None) {
+            match try_to_end(false, false)? {
+                StopOutcome::Busy(_) => {}
+                StopOutcome::Ended | StopOutcome::NotRunning => return Ok(()),
+            }
+        }
+    }
+}
+
 /// Stops the daemon cleanly; returns whether one was running. `anyway` is the hint if turns are running.
 pub(super) fn end_daemon(force: bool, now: bool, anyway: &str) -> Result<bool, Failure> {
+    match try_to_end(force, now)? {
+        StopOutcome::Ended => Ok(true),
+        StopOutcome::NotRunning => Ok(false),
+        StopOutcome::Busy(error) => {
+            Err(Failure::from(error).hint(format!("{anyway}; the turns continue when it starts again")))
+        }
+    }
+}
+
+/// The outcome of an attempt to stop the daemon.
+enum StopOutcome {
+    Ended,
+    NotRunning,
+    /// A turn is running.
+    Busy(RpcError),
+}
+
+fn try_to_end(force: bool, now: bool) -> Result<StopOutcome, Failure> {
     let mut places = Places::of_user()?;
+    if !far::is_here(&places) {
+        return Err(far::not_from_here(&places, "only that machine may stop its daemon"));
+    }
     let holder = holder::find(&places);
     let stop = DaemonStop(Stop { force: force || now, now, key: Some(key()?) });
-    let mut found = ask(&places, &stop)?;
-    if let (AtSocket::Nothing, Some(other)) = (&found, elsewhere(&places, holder.as_ref())) {
+    let mut found = ask_proven(&places, holder.as_ref(), &stop)?;
+    if let (AtSocket::Nothing, Some(other)) = (&found, with_own_socket(&places, holder.as_ref())) {
         places = other;
-        found = ask(&places, &stop)?;
+        found = ask_proven(&places, holder.as_ref(), &stop)?;
     }
-    // A holder with another socket is not the daemon that was asked; one without a socket may be.
-    let holder = holder.filter(|holder| match &holder.socket {
-        Some(socket) => *socket == places.socket,
-        None => !matches!(found, AtSocket::Answer(_)),
-    });
     match (found, &holder) {
         (AtSocket::Refusal(error), _) if error.code() == Some(Code::Busy) && !force => {
-            return Err(Failure::from(error).hint(format!("{anyway}; the turns continue when it starts again")));
+            return Ok(StopOutcome::Busy(error));
         }
         (AtSocket::Refusal(error), _) => return Err(error.into()),
         (AtSocket::Answer(_) | AtSocket::HungUp, Some(holder)) if holder.ends_within(CALL_GRACE + END) => {}
-        (AtSocket::Answer(_) | AtSocket::HungUp, None) => wait_for_socket(&places)?,
-        (AtSocket::Nothing, None) => return Ok(false),
-        (AtSocket::Foreign(failure), None) => return Err(no_status(&places, AtSocket::Foreign(failure), None)),
-        (AtSocket::Silent, None) => return Err(no_status(&places, AtSocket::Silent, None)),
-        (_, Some(holder)) => end(holder, force, &places.log())?,
-    }
-    Ok(true)
-}
-
-/// Waits until nothing accepts connections at the socket.
-fn wait_for_socket(places: &Places) -> Result<(), Failure> {
-    let deadline = Instant::now() + CALL_GRACE + END;
-    while dial(places)?.is_some() {
-        if Instant::now() > deadline {
-            let within = (CALL_GRACE + END).as_secs();
-            return Err(Failure::new(Exit::FAILED, format!("the daemon did not end within {within} s"))
-                .hint(format!("see {}", places.log().display())));
+        (AtSocket::Nothing, None) => return Ok(StopOutcome::NotRunning),
+        (found, None) => return Err(no_status(&places, found, None)),
+        (AtSocket::Foreign(_), Some(holder)) => {
+            end(holder, force, &places.log(), "has lost its socket to another process")?
         }
-        std::thread::sleep(Duration::from_millis(20));
+        (_, Some(holder)) => end(holder, force, &places.log(), "does not answer")?,
     }
-    Ok(())
+    Ok(StopOutcome::Ended)
 }
 
-/// Stops a daemon that does not answer: SIGTERM lets it store its state, with `force` SIGKILL follows.
-fn end(holder: &Holder, force: bool, log: &Path) -> Result<(), Failure> {
+/// Stops a daemon that cannot be asked: SIGTERM lets it store its state, with `force` SIGKILL follows.
+fn end(holder: &Holder, force: bool, log: &Path, why: &str) -> Result<(), Failure> {
     let pid = holder.pid;
     if holder.ends_within(Duration::ZERO) {
         return Ok(());
     }
-    Terminal::new().say(&format!("the daemon (process {pid}) does not answer; sending SIGTERM"))?;
+    Terminal::new().say(&format!("the daemon (process {pid}) {why}; sending SIGTERM"))?;
     let cannot = |error: std::io::Error| {
         Failure::new(Exit::FAILED, format!("cannot stop process {pid}: {error}")).hint(format!("see {}", log.display()))
     };

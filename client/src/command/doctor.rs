@@ -8,15 +8,16 @@ use linger_protocol::VERSION;
 use linger_protocol::config::{Configuration, Get};
 use linger_protocol::daemon::{Checked, Damage, Empty, Model, Models, Recovered, Status, Storage};
 use linger_protocol::key::{Listed, Source};
+use linger_protocol::listener::holder::parent;
 use linger_protocol::method::{ConfigGet, DaemonCheck, DaemonStatus, KeyList, ModelList, TrustGet};
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::trust;
 use linger_protocol::variable::Withheld;
 
 use super::attention::programs;
+use super::validate::{UNREAD, UNREAD_HINT, unread_settings};
 use crate::arguments::Doctor;
-use crate::connect::holder::parent;
-use crate::connect::{Client, start};
+use crate::connect::{Client, far, start};
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::render::style::Style;
@@ -65,8 +66,14 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
     }
     family(report)?;
     let client = Client::open_silent(None);
+    let is_far = matches!(&client, Ok(client) if client.is_far());
+    if is_far {
+        let socket = places.socket.display();
+        report
+            .good(&format!("the daemon is on another machine, through {socket}: what follows is about that machine"))?;
+    }
     // A broken configuration is reported below.
-    if !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
+    if !is_far && !matches!(&client, Ok(client) if client.welcome.config_error.is_some()) {
         let config = places.config_file();
         let state = if config.exists() { "" } else { " (does not exist yet; defaults apply)" };
         report.good(&format!("configuration {}{state}", config.display()))?;
@@ -76,7 +83,9 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Err(failure) => return report.failure(&failure),
     };
     let mut recovered = Recovered::default();
-    if args.repair {
+    if args.repair && is_far {
+        report.failure(&far::not_from_here(&places, "only that machine can repair its data"))?;
+    } else if args.repair {
         match repair(client, args.force) {
             Ok(all) => recovered = all,
             Err(failure) => report.failure(&failure)?,
@@ -101,11 +110,14 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
         Err(failure) => report.failure(&failure)?,
     }
     match client.call(&ModelList(Models::default())) {
-        Ok(rows) => models(report, &rows, named.as_deref())?,
+        Ok(rows) => {
+            let waiting = client.call(&ConfigGet(Get::default())).is_ok_and(|config| config.waiting.is_some());
+            models(report, &rows, named.as_deref(), waiting)?;
+        }
         Err(failure) => return report.failure(&failure),
     }
     if args.probe {
-        match client.call(&ModelList(Models { all: true, model: None })) {
+        match client.call(&ModelList(Models { all: true, ..Models::default() })) {
             Ok(rows) => probed(report, &rows)?,
             Err(failure) => return report.failure(&failure),
         }
@@ -113,6 +125,12 @@ fn examine(report: &mut Report, args: &Doctor) -> Result<(), Failure> {
     match client.call(&KeyList(Empty {})) {
         Ok(listed) => keys(report, &listed)?,
         Err(failure) => return report.failure(&failure),
+    }
+    if let Ok(Some(note)) = super::ls::retained(&mut client) {
+        report.good(&note)?;
+    }
+    if is_far {
+        return Ok(());
     }
     attention(report, &mut client)?;
     workspace(report, &mut client)?;
@@ -140,6 +158,9 @@ fn workspace(report: &mut Report, client: &mut Client) -> Result<(), Failure> {
     if workspace.waiting.is_some() {
         let text = format!("files of {} wait for your trust", workspace.workspace.display());
         report.more(&text, Some("run `linger trust` to review them"))?;
+    }
+    for file in unread_settings(&workspace.workspace) {
+        report.more(&format!("{} is not read: {UNREAD}", file.display()), Some(UNREAD_HINT))?;
     }
     Ok(())
 }
@@ -181,10 +202,7 @@ fn daemon(report: &mut Report, status: &Status) -> Result<(), Failure> {
     } else {
         let text =
             format!("daemon {} is running as process {}, but this is linger {VERSION}", status.version, status.pid);
-        report.bad(
-            &text,
-            Some("run `linger daemon stop`; the next command starts this version (`linger help background`)"),
-        )?;
+        report.bad(&text, Some("`linger daemon restart` starts this version (`linger help background`)"))?;
     }
     let log = status.log.display();
     match &status.log_error {
@@ -291,8 +309,9 @@ fn space(report: &mut Report, storage: &Storage) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports usable models. `named` is the model of new sessions, which need not be listed by its provider.
-fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<(), Failure> {
+/// Reports usable models. `named` is the model of new sessions, which need not be listed by its provider; `waiting` says whether
+/// changes of the configuration wait for confirmation.
+fn models(report: &mut Report, rows: &[Model], named: Option<&str>, waiting: bool) -> Result<(), Failure> {
     for model in rows.iter().filter(|model| model.ready) {
         let default = if model.default { ", for new sessions" } else { "" };
         report.good(&format!("{}{default}{}", named_by(model), contact(model)))?;
@@ -304,6 +323,11 @@ fn models(report: &mut Report, rows: &[Model], named: Option<&str>) -> Result<()
         // Listed above.
     } else if let Some(model) = named {
         report.good(&format!("model {model}, for new sessions"))?;
+    } else if waiting {
+        report.bad(
+            "new sessions have no model yet: changes of the configuration are not confirmed",
+            Some("run `linger config confirm` to review them and put them in force"),
+        )?;
     } else {
         report.bad(
             "new sessions have no model",

@@ -104,7 +104,7 @@ fn summary(body: &EventBody) -> String {
             None => format!("{question} withdrawn: {by}"),
         },
         EventBody::TurnFinished(TurnFinished { stop_reason, usage, .. }) => {
-            let reason = serde_json::to_value(stop_reason).unwrap_or_default();
+            let reason = serde_json::json!(stop_reason);
             format!("{} {}", reason.as_str().unwrap_or_default(), money::cost(usage))
         }
         EventBody::Notice(Notice { text, .. }) => text.clone(),

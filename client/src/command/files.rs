@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf, absolute};
 use linger_protocol::agent::{Item, List, Scope, Status};
 use linger_protocol::event::Level;
 use linger_protocol::method::{AgentList, CommandList, ServerFiles, SkillList, ToolFiles};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::output::print_value;
 use super::tools;
@@ -143,7 +143,7 @@ fn list_all(json: bool) -> Result<Exit, Failure> {
 
 /// A row as JSON, with the kind of the file.
 fn with_kind(kind: &MarkdownKind, item: &Item) -> Value {
-    let mut value = serde_json::to_value(item).unwrap_or_default();
+    let mut value = json!(item);
     if let Some(fields) = value.as_object_mut() {
         fields.insert("kind".to_owned(), kind.noun.into());
     }

@@ -1,5 +1,6 @@
 //! Which session is meant: by name, id, a prefix of an id, or as the latest of the project that this directory is in.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::method::SessionList;
@@ -9,6 +10,7 @@ use crate::connect::Client;
 use crate::environment::{now, working_directory};
 use crate::error::Failure;
 use crate::render::sessions::listing;
+use crate::terminal::clean_line;
 
 /// Candidates of an ambiguous name that are listed.
 const MAX_CANDIDATES: usize = 10;
@@ -77,9 +79,13 @@ fn unknown(text: &str, what: &str, hint: &str) -> Failure {
     failure.hint(hint)
 }
 
-/// The latest session of the nearest directory that has one, from this one up to the root of its repository. `lasting` skips
-/// sessions created by `linger run`.
+/// The latest session of the nearest directory that has one, from this one up to the root of its repository; on another machine,
+/// where this directory means nothing, the latest of all. `lasting` skips sessions created by `linger run`.
 pub(super) fn latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Option<Info>, Failure> {
+    if client.is_far() && from.is_none() {
+        let list = List { lasting, limit: Some(1), ..List::default() };
+        return Ok(client.call(&SessionList(list))?.into_iter().next());
+    }
     for cwd in project(&directory(from)?) {
         let list = List { cwd: Some(cwd), lasting, limit: Some(1), ..List::default() };
         if let Some(info) = client.call(&SessionList(list))?.into_iter().next() {
@@ -91,9 +97,31 @@ pub(super) fn latest(client: &mut Client, from: Option<&Path>, lasting: bool) ->
 
 /// Like [`latest`], but fails if there is none.
 pub(super) fn must_be_latest(client: &mut Client, from: Option<&Path>, lasting: bool) -> Result<Info, Failure> {
-    let none =
-        || Failure::usage("there is no session in this directory").hint("give a session; `linger ls` lists them");
-    latest(client, from, lasting)?.ok_or_else(none)
+    if let Some(info) = latest(client, from, lasting)? {
+        return Ok(info);
+    }
+    let hint = match moved_here(client, from)? {
+        Some(moved) => moved_hint(&moved),
+        None => "give a session; `linger ls` lists them".to_owned(),
+    };
+    Err(Failure::usage("there is no session in this directory").hint(hint))
+}
+
+/// The latest session whose directory is gone and looks like this one: it has the same name, or was next to it.
+pub(super) fn moved_here(client: &mut Client, from: Option<&Path>) -> Result<Option<Info>, Failure> {
+    let here = directory(from)?;
+    let rows = client.call(&SessionList(List::default()))?;
+    let looks_like = |cwd: &Path| cwd.file_name() == here.file_name() || cwd.parent() == here.parent();
+    let is_gone = |cwd: &Path| cwd.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    Ok(rows.into_iter().find(|row| row.parent.is_none() && looks_like(&row.cwd) && is_gone(&row.cwd)))
+}
+
+/// Says how a session comes here whose directory is gone.
+pub(super) fn moved_hint(moved: &Info) -> String {
+    let (cwd, session) = (clean_line(&moved.cwd.to_string_lossy()).into_owned(), &moved.session);
+    format!(
+        "session {session} worked in {cwd}, which is gone; if that is this directory now: `linger set {session} --dir .`"
+    )
 }
 
 /// The directory that a command works on: `other`, relative to this one, or this one.

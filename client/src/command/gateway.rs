@@ -1,19 +1,19 @@
 //! `linger gateway start|stop|status|url`: the HTTP server, a separate process.
 //!
 //! It is started here, so that it is not a process of the daemon. The daemon knows the `[gateway]` settings in force; the gateway
-//! gets them as arguments. While it holds its lock, the lock file says where it listens.
+//! gets them as arguments, and tells the daemon where it listens. A file could be written by any process of the user, so none is
+//! read; `stop` ends the process that holds the gateway's lock.
 
-use std::fs::{File, TryLockError};
-use std::io::Read as _;
+use std::time::{Duration, Instant};
 
 use linger_protocol::config::Get;
-use linger_protocol::gateway::Running;
-use linger_protocol::method::{ConfigGet, TokenMint};
+use linger_protocol::daemon::Empty;
+use linger_protocol::gateway::RunningGateway;
+use linger_protocol::listener::holder::{self, Holder};
+use linger_protocol::method::{ConfigGet, DaemonStatus, TokenMint};
 use linger_protocol::permission::Mode;
 use linger_protocol::place::Places;
 use linger_protocol::token::{Can, Mint};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 
 use super::output::print_value;
@@ -28,11 +28,12 @@ use crate::terminal::Terminal;
 /// The rights of the web page: everything a person does in a session.
 const PAGE: [Can; 4] = [Can::Observe, Can::Speak, Can::Steer, Can::AnswerCommands];
 
-/// Seconds that a gateway may take to end.
-const END_S: i64 = 5;
+/// How long a gateway may take to end.
+const END: Duration = Duration::from_secs(5);
 
-/// Bytes of the lock file that are read: a line of JSON with a path and a name.
-const MAX_FILE: u64 = 16 << 10;
+/// How long a gateway may take to find a daemon that has just started, and the pause between two looks.
+const FINDS: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
     match command {
@@ -43,16 +44,29 @@ pub(super) fn run(command: &Gateway) -> Result<Exit, Failure> {
     }
 }
 
-/// The running gateway, if any.
-fn running(places: &Places) -> Option<Running> {
-    let file = File::open(places.gateway()).ok()?;
-    // A free lock means that none is running.
-    if !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
-        return None;
+/// The running gateway, as the daemon knows it. Fails if there is none, or if the listener at the socket is not proven.
+fn running(client: &mut Client) -> Result<RunningGateway, Failure> {
+    client.must_be_proven("so where the gateway listens is not asked there")?;
+    let deadline = Instant::now() + FINDS;
+    loop {
+        if let Some(running) = client.call(&DaemonStatus(Empty {}))?.gateway {
+            return Ok(running);
+        }
+        let Some(holder) = lock_holder(&client.places) else { return Err(none()) };
+        // It registers within milliseconds of the daemon's start.
+        if Instant::now() >= deadline {
+            let text = format!("process {} holds the gateway's lock, but the daemon knows no gateway", holder.pid);
+            return Err(
+                Failure::unreachable(text).hint("`linger gateway stop` ends it, `linger gateway start` starts one")
+            );
+        }
+        std::thread::sleep(LOOK);
     }
-    let mut text = String::new();
-    file.take(MAX_FILE).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+}
+
+/// The process that holds the gateway's lock.
+fn lock_holder(places: &Places) -> Option<Holder> {
+    holder::of_file(&places.gateway())
 }
 
 fn none() -> Failure {
@@ -67,25 +81,26 @@ fn arguments(settings: &Value) -> Vec<String> {
     let single = [("--listen", "listen"), ("--public-url", "public_url"), ("--max-connections", "max_connections")];
     let single = single.into_iter().filter_map(|(name, key)| one(name, key));
     let origins = table.get("origins").and_then(Value::as_array).into_iter().flatten();
-    single.chain(origins.map(|origin| format!("--origin={}", text(origin)))).collect()
+    let models = table.get("models").and_then(Value::as_object).into_iter().flatten();
+    let models = models.map(|(alias, model)| format!("--model={alias}={}", text(model)));
+    single.chain(origins.map(|origin| format!("--origin={}", text(origin)))).chain(models).collect()
 }
 
 fn start(args: &GatewayStart) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
+    client.must_be_proven("so no gateway is started for it")?;
     let settings = client.call(&ConfigGet(Get::default()))?;
     if settings.waiting.is_some_and(|waiting| waiting.changes.iter().any(|line| line.starts_with("gateway."))) {
         Terminal::new()
             .say("warning: a change of [gateway] waits for confirmation\nhint: run `linger config confirm`")?;
     }
     let arguments = arguments(&settings.settings.unwrap_or_default());
-    let places = client.places.clone();
-    drop(client);
     if args.foreground {
+        drop(client);
         return Err(become_gateway(&arguments));
     }
-    gateway(&places, &arguments)?;
-    let running =
-        running(&places).ok_or_else(|| Failure::new(Exit::FAILED, "the gateway ended right after its start"))?;
+    gateway(&client.places, &arguments)?;
+    let running = running(&mut client)?;
     if args.json {
         print_value(&running)?;
         return Ok(Exit::GOOD);
@@ -97,8 +112,8 @@ fn start(args: &GatewayStart) -> Result<Exit, Failure> {
 }
 
 /// Where it listens, and the public address if there is a proxy.
-fn place(running: &Running) -> String {
-    let Running { listen, url, .. } = running;
+fn place(running: &RunningGateway) -> String {
+    let RunningGateway { listen, url, .. } = running;
     match url {
         Some(url) if url.strip_prefix("http://") == Some(listen) => url.clone(),
         Some(url) => format!("{listen}, public address {url}"),
@@ -108,15 +123,15 @@ fn place(running: &Running) -> String {
 
 /// Prints a link with a code that the page exchanges for its cookie.
 fn url(args: &GatewayUrl) -> Result<Exit, Failure> {
-    let places = Places::of_user()?;
-    let running = running(&places).ok_or_else(none)?;
+    let mut client = Client::open()?;
+    let running = running(&mut client)?;
     let Some(page) = running.url else {
         let failure = Failure::new(Exit::FAILED, format!("browsers cannot reach {}", running.listen));
         return Err(failure.hint("set gateway.public_url to your proxy's address, or gateway.listen to 127.0.0.1:0"));
     };
     let can = if args.read_only { vec![Can::Observe] } else { PAGE.to_vec() };
     let mint = Mint { name: "page".to_owned(), can: Some(can), mode: Some(Mode::Auto), once: true, ..Mint::default() };
-    let minted = Client::open()?.call(&TokenMint(mint))?;
+    let minted = client.call(&TokenMint(mint))?;
     let question = args.question.as_ref().map(|question| format!("&question={question}")).unwrap_or_default();
     let url = format!("{page}/#code={}{question}", minted.token);
     if args.json {
@@ -130,28 +145,38 @@ fn url(args: &GatewayUrl) -> Result<Exit, Failure> {
 }
 
 fn status(json: bool) -> Result<Exit, Failure> {
-    let places = Places::of_user()?;
-    let running = running(&places);
+    let mut client = Client::open_if_running()?;
+    let found = client.as_mut().map(running);
     if json {
-        let mut value = serde_json::to_value(&running).unwrap_or_default();
-        match value.as_object_mut() {
-            Some(fields) => drop(fields.insert("running".to_owned(), true.into())),
-            None => value = json!({ "running": false }),
-        }
+        let value = match &found {
+            Some(Ok(running)) => {
+                let mut value = json!(running);
+                if let Some(fields) = value.as_object_mut() {
+                    fields.insert("running".to_owned(), true.into());
+                }
+                value
+            }
+            _ => json!({ "running": false }),
+        };
         print_value(&value)?;
     }
-    let running = running.ok_or_else(none)?;
+    let (Some(client), Some(found)) = (&client, found) else {
+        let holder = lock_holder(&Places::of_user()?).ok_or_else(none)?;
+        let text = format!("the gateway (process {}) waits for the daemon, which is not running", holder.pid);
+        return Err(Failure::unreachable(text).hint("`linger daemon start` starts it"));
+    };
+    let running = found?;
     if json {
         return Ok(Exit::GOOD);
     }
-    let Running { pid, listen, url, version, started_at } = running;
+    let RunningGateway { pid, listen, url, version, started_at } = running;
     let mut rows = vec![
         ("version", version),
         ("process", format!("{pid}, running for {}", age(started_at, now()))),
         ("listens at", listen),
     ];
     rows.extend(url.map(|url| ("page", url)));
-    rows.push(("log", places.gateway_log().display().to_string()));
+    rows.push(("log", client.places.gateway_log().display().to_string()));
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let mut terminal = Terminal::new();
     columns(&rows).iter().try_for_each(|line| terminal.line(line))?;
@@ -159,10 +184,9 @@ fn status(json: bool) -> Result<Exit, Failure> {
 }
 
 fn stop(json: bool) -> Result<Exit, Failure> {
-    let places = Places::of_user()?;
-    let found = running(&places);
+    let found = lock_holder(&Places::of_user()?);
     if let Some(found) = &found {
-        end(&places, found)?;
+        end(found)?;
     }
     if json {
         print_value(&json!({ "stopped": found.is_some() }))?;
@@ -174,24 +198,16 @@ fn stop(json: bool) -> Result<Exit, Failure> {
 }
 
 /// Stops the process that holds the lock, and no other.
-fn end(places: &Places, found: &Running) -> Result<(), Failure> {
-    let failed = |why: String| {
-        Failure::new(Exit::FAILED, format!("the gateway (process {}) cannot be stopped: {why}", found.pid))
-    };
-    let pid = i32::try_from(found.pid).ok().and_then(Pid::from_raw);
-    let process =
-        pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose().map_err(|error| failed(error.to_string()))?;
-    // The descriptor holds the process: if it still has the lock, its number was not reused.
-    let Some(process) = process.filter(|_| running(places).as_ref() == Some(found)) else { return Ok(()) };
-    pidfd_send_signal(&process, Signal::TERM).map_err(|error| failed(error.to_string()))?;
-    let limit = Timespec { tv_sec: END_S, tv_nsec: 0 };
-    match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)) {
-        Ok(1..) => Ok(()),
-        Ok(0) => {
-            Err(failed(format!("it still runs after {END_S} s")).hint(format!("`kill -9 {}` kills it", found.pid)))
-        }
-        Err(error) => Err(failed(error.to_string())),
+fn end(found: &Holder) -> Result<(), Failure> {
+    let pid = found.pid;
+    let failed =
+        |why: String| Failure::new(Exit::FAILED, format!("the gateway (process {pid}) cannot be stopped: {why}"));
+    let asked = found.terminate();
+    if found.ends_within(END) {
+        return Ok(());
     }
+    asked.map_err(|error| failed(error.to_string()))?;
+    Err(failed(format!("it still runs after {} s", END.as_secs())).hint(format!("`kill -9 {pid}` kills it")))
 }
 
 #[cfg(test)]
@@ -201,7 +217,7 @@ mod tests {
     #[test]
     fn the_address_for_a_proxy_is_shown_with_the_public_address() {
         let place = |listen: &str, url: Option<&str>| {
-            place(&Running {
+            place(&RunningGateway {
                 pid: 1,
                 listen: listen.into(),
                 url: url.map(Into::into),
@@ -217,8 +233,14 @@ mod tests {
     #[test]
     fn the_settings_are_the_gateways_arguments() {
         let settings = json!({ "model": "x", "gateway": {
-            "listen": "127.0.0.1:1", "origins": ["https://a", "https://b"], "max_connections": 7 } });
-        let expect = ["--listen=127.0.0.1:1", "--max-connections=7", "--origin=https://a", "--origin=https://b"];
+            "listen": "127.0.0.1:1", "origins": ["https://a", "https://b"], "max_connections": 7, "models": { "gpt": "p/m" } } });
+        let expect = [
+            "--listen=127.0.0.1:1",
+            "--max-connections=7",
+            "--origin=https://a",
+            "--origin=https://b",
+            "--model=gpt=p/m",
+        ];
         assert_eq!(arguments(&settings), expect);
         assert_eq!(arguments(&json!({})), [""; 0]);
     }

@@ -12,7 +12,7 @@ use crate::render::table::columns;
 use crate::terminal::Terminal;
 
 /// The topics of the manual and what each covers.
-pub(super) const TOPICS: [(&str, &str); 18] = [
+pub(super) const TOPICS: [(&str, &str); 19] = [
     ("start", "a first task, from a key to undo: read this first"),
     ("sessions", "prompts, attaching, queue, summaries, pictures, undo"),
     ("rules", "modes, rules and answers: what may run"),
@@ -28,6 +28,7 @@ pub(super) const TOPICS: [(&str, &str); 18] = [
     ("http", "the gateway: browsers, OpenAI clients"),
     ("configuration", "every key of config.toml"),
     ("tokens", "access for other programs and machines"),
+    ("another-machine", "sessions on a server, through ssh"),
     ("scripts", "pipes, JSON, exit codes, the socket"),
     ("background", "the daemon, its files, crashes, logging out"),
     ("limits", "sizes and counts that linger enforces"),

@@ -97,7 +97,9 @@ fn columns_of(row: &PendingQuestion, now: u64) -> Vec<String> {
         let space = if name.is_empty() { "" } else { " " };
         format!(" [for {parent}{space}{name}]")
     });
-    let text = text + &of.unwrap_or_default();
+    let position = asked.permission.as_ref().and_then(|action| action.position.as_ref());
+    let place = position.map(|it| format!(" [{} of {}]", it.number, it.of)).unwrap_or_default();
+    let text = text + &place + &of.unwrap_or_default();
     vec![row.question.to_string(), session, age(row.at, now), what, text.replace('\n', " ⏎ ")]
 }
 

@@ -1,9 +1,8 @@
-//! `linger init`: writes a first, commented configuration. Asks for provider, key, model and mode, or takes them as options. With a
-//! kind and a name it writes a first Markdown file ([`super::init_file`]).
+//! `linger init`: writes a first, commented configuration. Asks for provider, key, model and mode, or takes them as options, asks the
+//! model once ([`super::init_model`]), and says what it did. With a kind and a name it writes a first Markdown file
+//! ([`super::init_file`]).
 //!
 //! The daemon checks and writes the text; an existing configuration stays as it is.
-
-use std::io::{BufRead as _, IsTerminal as _};
 
 use linger_protocol::config::{Get, Write};
 use linger_protocol::daemon::{Model, Models};
@@ -11,21 +10,19 @@ use linger_protocol::method::{ConfigGet, ConfigWrite, ModelList};
 use linger_protocol::permission::Mode;
 use serde_json::{Value, json};
 
+use super::init_model::{self, Trial, ask_line};
 use super::key;
 use super::output::print_value;
 use crate::arguments::Init;
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
-use crate::terminal::{Capabilities, Terminal, clean_line};
+use crate::terminal::{Capabilities, Terminal, clean, clean_line};
 
 /// Providers offered first, in this order, if none is ready.
 const COMMON: [&str; 5] = ["anthropic", "openai", "gemini", "openrouter", "ollama"];
 
 /// Providers that are listed, at most.
 const SHOWN: usize = 8;
-
-/// Bytes read of an answer, at most.
-const MAX_LINE: u64 = 4 << 10;
 
 pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     if let (Some(kind), Some(name)) = (args.kind, &args.name) {
@@ -54,9 +51,8 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     let Some(row) = rows.iter().find(|row| row.model.split('/').next() == Some(provider.as_str())) else {
         return Err(Failure::usage(format!("unknown provider {provider}")).hint("`linger models` lists them"));
     };
-    // A provider without a model means its default model.
-    let model = if model.contains('/') || row.model.ends_with("/MODEL") { model } else { row.model.clone() };
-    if args.key || (asks && !row.ready) {
+    // Only a key that is missing is asked for: a server that does not run needs none.
+    if args.key || (asks && lacks(row).is_some()) {
         let stored = key::set(Some(provider.clone()), false, &[]);
         match (stored, args.key) {
             (Ok(_), _) => {}
@@ -73,6 +69,13 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
         };
         Terminal::new().say(&format!("note: {}", clean_line(&note)))?;
     }
+    let model = if model.contains('/') {
+        model
+    } else {
+        // The key may have come only now.
+        let usual = Some(row.model.as_str()).filter(|name| !init_model::is_placeholder(name));
+        init_model::pick(&mut Client::open_silent(None)?, &provider, usual, asks)?
+    };
     let mode = match args.mode {
         Some(mode) => mode,
         None if asks => ask_mode()?,
@@ -81,10 +84,28 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
     // Asking for the key may have taken a while.
     let mut client = Client::open_silent(None)?;
     client.call(&ConfigWrite(Write { text: written(&model, mode), digest: text.digest, dry_run: false }))?;
+    let mut terminal = Terminal::new();
+    terminal.say(&format!("wrote {}: model {}, mode {mode}", clean_line(&file), clean_line(&model)))?;
+    let trial = init_model::try_out(&mut client, &model)?;
     if args.json {
-        print_value(&json!({ "file": file, "model": model, "mode": mode.to_string() }))?;
-    } else {
-        Terminal::new().say(&format!("wrote {}; `linger` starts a session here", clean_line(&file)))?;
+        let (answered_ms, problem) = match &trial {
+            Trial::Answered(after) => (Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX)), None),
+            Trial::Failed(why) => (None, Some(why)),
+        };
+        let mode = mode.to_string();
+        let row = json!({ "file": file, "model": model, "mode": mode, "answered_ms": answered_ms, "problem": problem });
+        print_value(&row)?;
+    }
+    let model = clean_line(&model);
+    match trial {
+        Trial::Answered(after) => {
+            let seconds = after.as_secs_f64();
+            terminal.say(&format!("{model} answered in {seconds:.1} s; `linger` starts a session here"))?;
+        }
+        Trial::Failed(why) => {
+            terminal.say(&format!("warning: {model} was asked and does not answer: {}", clean(&why)))?;
+            terminal.say("hint: `linger doctor --probe` says what is wrong; `linger config edit` changes the file")?;
+        }
     }
     Ok(Exit::GOOD)
 }
@@ -92,10 +113,10 @@ pub(super) fn run(args: Init) -> Result<Exit, Failure> {
 /// The text of the configuration. JSON strings are valid TOML.
 fn written(model: &str, mode: Mode) -> String {
     format!(
-        r#"# linger's configuration. `linger help configuration` explains every key,
-# `linger doctor --files` checks this file. Changes take effect when you save;
-# those that grant more wait for `linger config confirm`. `linger config edit`
-# does both.
+        r#"# linger's configuration. Edit it with `linger config edit`: that opens this
+# file, checks it, and puts your changes in force. After another editor,
+# changes that grant more wait for `linger config confirm`.
+# `linger help configuration` explains every key.
 
 # The model of new sessions: PROVIDER/MODEL, as `linger models` lists them.
 model = {}
@@ -179,18 +200,6 @@ fn ask_mode() -> Result<Mode, Failure> {
             Err(_) => Terminal::new().complain(Failure::usage(format!("'{}' is not a mode", line.escape_default())))?,
         }
     }
-}
-
-/// Reads a line from the terminal. Fails at its end.
-fn ask_line(question: &str) -> Result<String, Failure> {
-    debug_assert!(std::io::stdin().is_terminal());
-    Terminal::new().talk(question)?;
-    let mut line = String::new();
-    let read = std::io::Read::take(std::io::stdin().lock(), MAX_LINE).read_line(&mut line)?;
-    if read == 0 {
-        return Err(Failure::new(Exit::CANCELLED, "cancelled; nothing was written"));
-    }
-    Ok(line.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) fn run(kind: FileKind, name: &str, here: bool, json: bool) -> Result<
         _ => Failure::new(Exit::FAILED, format!("cannot write {shown}: {error}")),
     })?;
     if json {
-        print_value(&json!({ "file": file, "kind": kind.noun(), "name": name }))?;
+        print_value(&json!({ "file": linger_protocol::path::text(&file), "kind": kind.noun(), "name": name }))?;
         return Ok(Exit::GOOD);
     }
     let mut terminal = Terminal::new();

@@ -93,7 +93,7 @@ pub(super) fn set(provider: Option<String>, json: bool, extra: &[String]) -> Res
         )));
     }
     let mut client = Client::open()?;
-    client.must_be_proven()?;
+    client.must_be_proven("so no key is sent there")?;
     let Listed { keys, no_keychain } = client.call(&KeyList(Empty {}))?;
     // Before a key is asked for.
     let Some(info) = keys.into_iter().find(|info| info.provider == provider) else {

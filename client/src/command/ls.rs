@@ -52,6 +52,12 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
     if more {
         terminal.say("more: `linger ls --all`")?;
     }
+    if !args.bin
+        && !filtered
+        && let Some(note) = retained(&mut client)?
+    {
+        terminal.say(&note)?;
+    }
     if rows.is_empty() {
         terminal.say(match (args.bin, filtered || args.here) {
             (true, _) => "the bin is empty",
@@ -60,6 +66,24 @@ pub(super) fn run(args: &Ls) -> Result<Exit, Failure> {
         })?;
     }
     Ok(Exit::GOOD)
+}
+
+/// How long a session stays in the bin, in days, as the daemon has it, and a day in milliseconds.
+const BIN_DAYS: u64 = 30;
+const DAY_MS: u64 = 86_400_000;
+
+/// Says how many sessions `retention` has put into the bin, and until when they can be restored; nothing if there are none.
+pub(super) fn retained(client: &mut Client) -> Result<Option<String>, Failure> {
+    let rows = client.call(&SessionList(List { bin: true, limit: Some(u32::MAX), ..List::default() }))?;
+    let times = rows.iter().filter(|row| row.by_retention && row.parent.is_none()).filter_map(|row| row.binned_at);
+    let times: Vec<u64> = times.collect();
+    let Some(first) = times.iter().min() else { return Ok(None) };
+    let sessions = if times.len() == 1 { "1 session" } else { &format!("{} sessions", times.len()) };
+    let days = BIN_DAYS.saturating_sub(now().saturating_sub(*first) / DAY_MS);
+    let days = if days == 1 { "1 more day".to_owned() } else { format!("{days} more days") };
+    Ok(Some(format!(
+        "{sessions} moved to the bin by `retention`, to be restored for at least {days}: `linger ls --bin`"
+    )))
 }
 
 /// Whether a session is in one of the wanted states.

@@ -24,7 +24,7 @@ pub(super) fn run(args: &arguments::Merge) -> Result<Exit, Failure> {
     }
     let mut terminal = Terminal::new();
     for file in done.files.iter().take(NAMED) {
-        terminal.data(&clean_line(&file.to_string_lossy()))?;
+        terminal.data(&clean_line(&linger_protocol::path::shown(file)))?;
     }
     terminal.say(&merged(&done))?;
     terminal.say(&takes_back(&done))?;

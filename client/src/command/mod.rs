@@ -27,6 +27,7 @@ mod import;
 mod inbox;
 mod init;
 mod init_file;
+mod init_model;
 mod key;
 mod log;
 mod login;
@@ -54,10 +55,13 @@ mod token;
 mod tools;
 mod tree;
 mod trust;
+mod uncertain;
 mod undo;
 mod usage;
 mod validate;
 mod wait;
+
+pub(crate) use habit::option_hint;
 
 use crate::acp;
 use crate::arguments::{Arguments, Command, Doctor, Env, ToolsOf, Validate};

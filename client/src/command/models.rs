@@ -17,7 +17,7 @@ const NEAR: usize = 3;
 
 pub(super) fn run(args: &arguments::Models) -> Result<Exit, Failure> {
     let mut client = Client::open()?;
-    let raw = client.call_raw(&ModelList(Models { all: true, model: None }))??;
+    let raw = client.call_raw(&ModelList(Models { all: true, ..Models::default() }))??;
     let models: Vec<Model> = parse::<ModelList>(&raw)?;
     let texts: Vec<Box<RawValue>> = serde_json::from_str(raw.get())
         .map_err(|error| Failure::new(Exit::FAILED, format!("the daemon's answer is not a list: {error}")))?;

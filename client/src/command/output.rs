@@ -19,6 +19,16 @@ pub(super) fn queued_note(queued: u32, session: &SessionId) -> Option<String> {
     Some(format!("{prompts} still queued; `linger queue {session} --run` or a new prompt starts {them}"))
 }
 
+/// The sentence about a session's drafts; absent if it has none.
+pub(super) fn drafts_note(drafts: u32, session: &SessionId) -> Option<String> {
+    let (prompts, them) = match drafts {
+        0 => return None,
+        1 => ("1 queued prompt is a draft".to_owned(), "it"),
+        more => (format!("{more} queued prompts are drafts"), "them"),
+    };
+    Some(format!("{prompts} after a cancel; `linger queue {session} --run` sends {them}"))
+}
+
 /// Prints each element of a result as it came, one a line.
 pub(super) fn print_rows<M: Method>(client: &mut Client, request: &M) -> Result<(), Failure> {
     let raw = client.call_raw(request)??;

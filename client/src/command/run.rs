@@ -111,6 +111,7 @@ fn run_in(args: Run, made: &mut Option<SessionId>) -> Result<Exit, Failure> {
         schema,
         until: args.check.into_until(),
         expand,
+        awaited: false,
         env,
         key: Some(key()?),
     };

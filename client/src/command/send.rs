@@ -33,6 +33,7 @@ pub(super) fn run(args: Send) -> Result<Exit, Failure> {
         schema,
         until: args.check.into_until(),
         expand,
+        awaited: false,
         env,
         key: Some(key()?),
     };

@@ -13,8 +13,9 @@ use crate::error::{Exit, Failure};
 use crate::idempotency::key;
 
 pub(super) fn run(args: Set) -> Result<Exit, Failure> {
-    let Set { session, name, changeable, remove_dir, json } = args;
-    let set = session::Set { name, remove_directories: absolute(remove_dir)?, ..changes(changeable)? };
+    let Set { session, name, dir, changeable, remove_dir, json } = args;
+    let cwd = absolute(dir.into_iter().collect())?.pop();
+    let set = session::Set { name, cwd, remove_directories: absolute(remove_dir)?, ..changes(changeable)? };
     if set == session::Set::default() {
         let failure = Failure::usage("nothing to change: give an option, such as --mode edit");
         return Err(failure.hint("`linger set --help` lists the options"));

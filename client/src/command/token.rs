@@ -30,7 +30,7 @@ pub(super) fn run(command: Token) -> Result<Exit, Failure> {
 
 fn mint(client: &mut Client, wanted: Wanted) -> Result<Exit, Failure> {
     // The token passes through this connection.
-    client.must_be_proven()?;
+    client.must_be_proven("so no token is asked for there")?;
     let Wanted { name, can, sessions, dir, mode, days, json } = wanted;
     let sessions =
         sessions.iter().map(|text| Ok(resolve(client, text)?.session)).collect::<Result<Vec<_>, Failure>>()?;

@@ -47,7 +47,7 @@ pub(super) fn show(client: &mut Client, cwd: PathBuf, name: &str, json: bool) ->
     }
     let (mut terminal, about) = (Terminal::new(), row(tool));
     terminal.say(&about.iter().skip(1).take(3).map(String::as_str).collect::<Vec<_>>().join(", "))?;
-    let schema = serde_json::to_string_pretty(&tool.input_schema).unwrap_or_default();
+    let schema = format!("{:#}", tool.input_schema);
     terminal.text(&format!("{}\n\n{schema}\n", tool.description.trim_end()))?;
     Ok(true)
 }

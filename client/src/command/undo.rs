@@ -2,30 +2,48 @@
 
 use std::path::{Path, PathBuf};
 
+use linger_protocol::checkpoint::Uncertain;
+use linger_protocol::error::Code;
 use linger_protocol::event::{ChangeKind, FileChange};
 use linger_protocol::method::{SessionRedo, SessionUndo};
+use linger_protocol::path;
 use linger_protocol::session::{Info, Redo, Restored, Undo};
 use serde_json::json;
 
 use super::find::resolve;
+use super::uncertain;
 use crate::arguments;
-use crate::connect::Client;
+use crate::connect::{Client, parse};
 use crate::environment::working_directory;
 use crate::error::{Exit, Failure};
 use crate::idempotency::key;
+use crate::render::uncertain::uncertain_lines;
 use crate::terminal::{Terminal, clean_line};
 
 pub(super) fn undo(args: arguments::Undo) -> Result<Exit, Failure> {
-    let arguments::Undo { session, redo: is_redo, call, file, force, json } = args;
+    let arguments::Undo { session, redo: is_redo, call, file, keep, force, json } = args;
     if is_redo {
         return redo(arguments::Redo { session, force, json });
     }
     let mut client = Client::open()?;
     let session = one(&mut client, session.as_deref())?.session;
-    let file = file.map(absolute).transpose()?;
+    let mut files = file.into_iter().map(absolute).collect::<Result<Vec<_>, _>>()?;
+    let uncertain = uncertain::at_first(keep, !json && !force && files.is_empty());
+    let file = if files.len() == 1 { files.pop() } else { None };
     let call = call.map(Into::into);
-    let undo = Undo { session: session.clone(), call, file, force, key: Some(key()?) };
-    let done = client.call(&SessionUndo(undo))?;
+    let undo = Undo { session: session.clone(), call, file, files, uncertain, force, key: Some(key()?) };
+    let done = match client.call_raw(&SessionUndo(undo.clone()))? {
+        Ok(raw) => parse::<SessionUndo>(&raw)?,
+        Err(error) if uncertain == Some(Uncertain::Ask) && error.code() == Some(Code::Uncertain) => {
+            let chosen = uncertain::ask(&mut client, &error.get_uncertain(), &working_directory()?)?;
+            if chosen.is_none() {
+                Terminal::new().say("nothing was undone")?;
+                return Ok(Exit::GOOD);
+            }
+            client.call(&SessionUndo(Undo { uncertain: chosen, key: Some(key()?), ..undo }))?
+        }
+        Err(error) => return Err(error.into()),
+    };
     show(&session.to_string(), &done, json, "undone")
 }
 
@@ -51,10 +69,12 @@ fn absolute(file: PathBuf) -> Result<PathBuf, Failure> {
 }
 
 fn show(session: &str, done: &Restored, json: bool, word: &str) -> Result<Exit, Failure> {
-    let exit = if done.failed.is_empty() { Exit::GOOD } else { Exit::FAILED };
+    let exit = if done.failed.is_empty() && done.uncertain.is_empty() { Exit::GOOD } else { Exit::FAILED };
     if json {
-        let Restored { step, changes, failed } = done;
-        super::output::print_value(&json!({ "session": session, "step": step, "changes": changes, "failed": failed }))?;
+        let Restored { step, changes, failed, uncertain } = done;
+        super::output::print_value(&json!({
+            "session": session, "step": step, "changes": changes, "failed": failed, "uncertain": uncertain
+        }))?;
         return Ok(exit);
     }
     let cwd = working_directory()?;
@@ -65,7 +85,14 @@ fn show(session: &str, done: &Restored, json: bool, word: &str) -> Result<Exit, 
     for left in &done.failed {
         terminal.say(&format!("not changed: {}: {}", shown(&left.path, &cwd), clean_line(&left.reason)))?;
     }
-    if done.changes.is_empty() && done.failed.is_empty() {
+    if !done.uncertain.is_empty() {
+        terminal.say("not undone, because an editor or another program may have changed it while a command ran:")?;
+        for line in uncertain_lines(&done.uncertain, &cwd) {
+            terminal.say(&format!("  {line}"))?;
+        }
+        terminal.say("hint: --file PATH undoes one of these, --force all, --keep leaves them for good")?;
+    }
+    if done.changes.is_empty() && done.failed.is_empty() && done.uncertain.is_empty() {
         terminal.say(&format!("nothing to do: no files were {word}"))?;
     }
     Ok(exit)
@@ -81,5 +108,5 @@ fn line(change: &FileChange, cwd: &Path) -> String {
 }
 
 fn shown(path: &Path, cwd: &Path) -> String {
-    clean_line(&path.strip_prefix(cwd).unwrap_or(path).to_string_lossy()).into_owned()
+    clean_line(&path::shown(path.strip_prefix(cwd).unwrap_or(path))).into_owned()
 }

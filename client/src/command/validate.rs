@@ -25,6 +25,24 @@ use crate::terminal::{Terminal, clean_line};
 /// The file of a workspace's MCP servers; other programs read it too.
 const SERVERS_FILE: &str = ".mcp.json";
 
+/// Settings that other agents keep in a repository, and that linger does not read.
+const SETTINGS: [&str; 7] = [
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/config.toml",
+    ".cursor/cli.json",
+    ".gemini/settings.json",
+    "opencode.json",
+    "opencode.jsonc",
+];
+
+/// The parts of such a file that do nothing here.
+pub(super) const UNREAD: &str = "rules, hooks and modes of another agent have no effect in linger";
+
+/// Where they belong.
+pub(super) const UNREAD_HINT: &str =
+    "write rules to .linger/config.toml (`linger help workspaces`), hooks as in `linger help hooks`";
+
 /// The output and counts so far.
 struct Validation {
     terminal: Terminal,
@@ -103,7 +121,15 @@ fn workspace(client: &mut Client, cwd: &Path, report: &mut Validation) -> Result
         let text = "files of this workspace are not trusted yet";
         report.warning(FilePlace::of(&workspace.workspace), text, Some("run `linger trust` to review them"))?;
     }
+    for file in unread_settings(&workspace.workspace) {
+        report.warning(FilePlace::of(&file), &format!("not read: {UNREAD}"), Some(UNREAD_HINT))?;
+    }
     Ok(())
+}
+
+/// The files of other agents in a workspace whose settings are not read.
+pub(super) fn unread_settings(root: &Path) -> Vec<PathBuf> {
+    SETTINGS.iter().map(|file| root.join(file)).filter(|file| file.is_file()).collect()
 }
 
 /// Reports problems of one Markdown file.
@@ -154,7 +180,7 @@ impl Validation {
             let (line, column, text) = located(place, text);
             let ok = level != "error";
             let row = json!({
-                "ok": ok, "file": place.file, "line": line, "column": column, "text": text, "hint": hint,
+                "ok": ok, "file": place.file.map(linger_protocol::path::text), "line": line, "column": column, "text": text, "hint": hint,
             });
             return Ok(self.terminal.data(&row.to_string())?);
         }

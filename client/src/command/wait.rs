@@ -151,6 +151,9 @@ fn until_settled(attachment: &mut Attachment, info: &mut Info, deadline: Option<
             if let Some(note) = super::output::queued_note(info.queued, &session) {
                 Terminal::new().say(&note)?;
             }
+            if let Some(note) = super::output::drafts_note(info.drafts, &session) {
+                Terminal::new().say(&note)?;
+            }
             return Ok(Exit::of(stop_reason));
         }
         if !news(attachment, info, &mut ended, deadline)? {

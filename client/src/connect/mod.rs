@@ -5,7 +5,7 @@
 //! replaces a lost connection. Deliberately absent: anything that ends a running daemon, whatever its
 //! version.
 
-pub(crate) mod holder;
+pub(crate) mod far;
 mod proof;
 mod reach;
 mod reader;
@@ -22,6 +22,7 @@ use linger_protocol::attention::Signal;
 use linger_protocol::daemon::{Hello, Keys, Welcome};
 use linger_protocol::error::Code;
 use linger_protocol::id::SessionId;
+use linger_protocol::listener::{self, Proof, holder};
 use linger_protocol::method::{DaemonHello, DaemonKeys, Method, SessionList};
 use linger_protocol::place::Places;
 use linger_protocol::session::{Info, List};
@@ -35,9 +36,8 @@ use crate::capacity::Capacity;
 use crate::error::{Exit, Failure};
 use crate::input::Event;
 use crate::terminal::Terminal;
-use proof::Proof;
-pub(crate) use reach::dial;
-use reach::{Search, Stream, reach};
+pub(crate) use reach::elsewhere;
+use reach::{Search, Stream, dial, reach};
 use reader::listen;
 use skew::skew;
 
@@ -100,6 +100,8 @@ pub(crate) struct Client {
     greeted: bool,
     /// Whether the daemon closed the connection for lack of capacity.
     crowded: bool,
+    /// Whether this client started the daemon that it first reached.
+    pub(crate) started: bool,
     /// When the command's time is over: no reconnecting after this.
     pub(crate) until: Option<Instant>,
 }
@@ -143,18 +145,7 @@ impl Client {
             };
             Terminal::new().say(&format!("warning: {error}\nhint: {hint}"))?;
         }
-        // One that has ended since cannot be verified either; the next request finds that out.
-        if client.proof == Proof::Unknown && !client.writer.listener().is_some_and(holder::has_ended) {
-            let socket = client.places.socket.display();
-            Terminal::new().say(&format!(
-                "warning: cannot verify that {socket} belongs to your daemon, so it gets no provider keys and no variables for tools"
-            ))?;
-            if !proof::is_named() {
-                Terminal::new().say(
-                    "hint: if its keeper was killed, run `linger daemon stop`; the next command starts it again",
-                )?;
-            }
-        }
+        client.warn_unproven()?;
         if let Some(skew) = skew(&client.welcome.version, VERSION) {
             Terminal::new().say(&skew)?;
         }
@@ -167,20 +158,58 @@ impl Client {
         Ok(client)
     }
 
+    /// Says that the listener is not proven: once for a tunnel, and with each command where the daemon should be this machine's.
+    fn warn_unproven(&self) -> Result<(), Failure> {
+        // One that has ended since cannot be verified either; the next request finds that out.
+        if self.proof != Proof::Unknown || self.writer.listener().is_some_and(holder::has_ended) {
+            return Ok(());
+        }
+        if self.is_far() && !far::is_new(&self.places) {
+            return Ok(());
+        }
+        let socket = self.places.socket.display();
+        let mut terminal = Terminal::new();
+        terminal.say(&format!(
+            "warning: cannot verify that {socket} belongs to your daemon, so it gets no provider keys and no variables for tools"
+        ))?;
+        if self.is_far() {
+            terminal.say("hint: tools have the variables of that machine's user: `linger help another-machine`")?;
+        } else if !proof::is_named() {
+            terminal
+                .say("hint: if its keeper was killed, run `linger daemon stop`; the next command starts it again")?;
+        }
+        Ok(())
+    }
+
+    /// Connects to a running daemon, and proves who listens.
+    pub(crate) fn open_if_running() -> Result<Option<Self>, Failure> {
+        match Self::open_running(&Places::of_user()?)? {
+            Some(mut client) => client.hello().map(|()| Some(client)),
+            None => Ok(None),
+        }
+    }
+
     /// As [`Client::open`], without the warnings.
     pub(crate) fn open_silent(until: Option<Instant>) -> Result<Self, Failure> {
         let places = Places::of_user()?;
         let crowded = Instant::now() + CROWDED;
+        let mut started = false;
         loop {
             let stream = reach(&places, Search::first(), |pause| {
                 std::thread::sleep(pause);
                 if until.is_some_and(|until| Instant::now() >= until) { Err(late()) } else { Ok(()) }
             })?;
-            let mut client = Self { until, ..Self::over(places.clone(), stream) };
+            started |= stream.started;
+            let mut client = Self { until, started, ..Self::over(places.clone(), stream) };
             match client.hello() {
                 Ok(()) => return Ok(client),
                 // It was ending just now: find or start the next one.
-                Err(failure) if failure == lost() => return client.reconnect().map(|()| client),
+                Err(failure) if failure == lost() => {
+                    return match client.reconnect() {
+                        Err(failure) if failure == lost() && client.is_far() => Err(far::closed_there(&client.places)),
+                        outcome => outcome.map(|()| client),
+                    };
+                }
                 Err(failure) if failure.passing && Instant::now() < crowded => std::thread::sleep(CROWDED_PAUSE),
                 Err(failure) => return Err(failure),
             }
@@ -192,7 +221,7 @@ impl Client {
         Ok(dial(places)?.map(|stream| Self::over(places.clone(), stream)))
     }
 
-    fn over(places: Places, Stream { reader, writer }: Stream) -> Self {
+    fn over(places: Places, Stream { reader, writer, .. }: Stream) -> Self {
         let (sender, events) = mpsc::channel();
         let capacity = Capacity::default();
         listen(reader, 0, sender.clone(), capacity.clone());
@@ -224,26 +253,33 @@ impl Client {
             proof: Proof::Unknown,
             greeted: false,
             crowded: false,
+            started: false,
             until: None,
         }
     }
 
     /// Agrees on the protocol, proves who listens, and sends a proven daemon the provider keys that it lacks and this
-    /// environment has.
+    /// environment has. A token goes to a proven daemon, or where the user has pointed this client.
     fn hello(&mut self) -> Result<(), Failure> {
-        self.greet()?;
-        self.proof = proof::of(&self.places, &self.writer);
+        let token = token()?;
+        self.prove_and_greet(token.clone())?;
+        if self.proof != Proof::Daemon {
+            // It may have started only now.
+            self.prove();
+        }
         if matches!(self.proof, Proof::Stranger(_)) || self.writer.outlives_listener() {
             // A connection from before the daemon's start shows who opened the socket, the service manager, or the daemon before.
             let stream = dial(&self.places)?.ok_or_else(lost)?;
             self.writer.close();
             self.continue_with(stream);
-            self.greet()?;
-            self.proof = proof::of(&self.places, &self.writer);
+            self.prove_and_greet(token.clone())?;
         }
         match self.proof {
             Proof::Stranger(_) if proof::is_named() => self.proof = Proof::Unknown,
             Proof::Stranger(pid) => return Err(proof::stranger(pid, &self.places)),
+            Proof::Unknown if token.is_some() && !proof::is_named() => return Err(proof::no_token(&self.places)),
+            // It was proven after its first answer.
+            Proof::Daemon if token.is_some() && self.welcome.grant.is_none() => self.greet(token)?,
             Proof::Unknown | Proof::Daemon => {}
         }
         self.epoch = self.connection;
@@ -261,8 +297,30 @@ impl Client {
         Ok(())
     }
 
-    fn greet(&mut self) -> Result<(), Failure> {
-        let hello = DaemonHello(Hello { client: self.name.clone(), protocol: PROTOCOL, token: token()?, behind: None });
+    /// Says hello, with the token if it may go to this listener.
+    fn prove_and_greet(&mut self, token: Option<String>) -> Result<(), Failure> {
+        self.prove();
+        let may_have_it = self.proof == Proof::Daemon || proof::is_named();
+        self.greet(token.filter(|_| may_have_it))
+    }
+
+    fn prove(&mut self) {
+        self.proof = listener::prove(&self.places, self.writer.listener());
+    }
+
+    /// Whether the daemon is elsewhere, as far as this machine shows: the user named a socket that is not this machine's own.
+    pub(crate) fn is_far(&self) -> bool {
+        self.proof != Proof::Daemon && !self.places.is_own_socket()
+    }
+
+    /// Whether the process at the other end is the daemon of this lock.
+    pub(crate) fn is_daemon_of(&self, holder: &holder::Holder) -> bool {
+        self.writer.listener().is_some_and(|listener| holder.is_daemon(listener))
+    }
+
+    fn greet(&mut self, token: Option<String>) -> Result<(), Failure> {
+        let hello = Hello { client: self.name.clone(), protocol: PROTOCOL, token, ..Hello::default() };
+        let hello = DaemonHello(hello);
         let id = self.send(&hello)?.ok_or_else(lost)?;
         let answer = match self.reply(id, SILENCE)? {
             Reply::Answered(answer) => Some(answer),
@@ -307,6 +365,11 @@ impl Client {
     /// The capacity that lines which are not drawn yet count against.
     pub(crate) fn capacity(&self) -> Capacity {
         self.capacity.clone()
+    }
+
+    /// Whether it sends no variables for a session's tools: they get those of the daemon's user.
+    pub(crate) fn lacks_env(&self) -> bool {
+        self.has_token() || self.proof != Proof::Daemon
     }
 
     /// The variables of this environment that a session's tools get; none for a daemon that is not proven.
@@ -358,16 +421,14 @@ impl Client {
         proof::environment(&self.welcome, &self.places)
     }
 
-    /// Fails if it cannot be told whether the user's own daemon listens: then no secret may be sent.
-    pub(crate) fn must_be_proven(&self) -> Result<(), Failure> {
+    /// Fails if it cannot be told whether the user's own daemon listens; `so` is what is therefore not done.
+    pub(crate) fn must_be_proven(&self, so: &str) -> Result<(), Failure> {
         if self.proof == Proof::Daemon {
             return Ok(());
         }
         let socket = self.places.socket.display();
-        Err(Failure::unreachable(format!(
-            "cannot verify that {socket} belongs to your daemon, so no key is sent there"
-        ))
-        .hint("run this on the machine where the daemon runs, as its user"))
+        Err(Failure::unreachable(format!("cannot verify that {socket} belongs to your daemon, {so}"))
+            .hint("run this on the machine where the daemon runs, as its user"))
     }
 
     /// Sends a request and returns the number of its answer; `None` if the connection is lost. Fails if
@@ -566,7 +627,7 @@ fn version_mismatch(error: RpcError) -> Failure {
         error.message
     ))
     .hint(
-        "when no turn is running: `linger daemon stop`, then the same command again; it starts the `lingerd` next to this \
-         `linger`, or on PATH, which must have the same version",
+        "`linger daemon restart` waits until no turn is running, and starts the `lingerd` next to this `linger`, or on PATH, \
+         which must have the same version",
     )
 }

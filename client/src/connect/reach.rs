@@ -7,12 +7,14 @@
 //! [`Search`] decides when to do what; it is pure.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use linger_protocol::listener::holder;
 use linger_protocol::place::{PlaceError, Places, check_socket};
 use linger_protocol::transport::blocking::{self, Reader, Writer};
 
-use super::holder;
+use super::far;
 use super::start::{self, Started};
 use crate::error::Failure;
 
@@ -36,6 +38,8 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20
 pub(crate) struct Stream {
     pub(super) reader: Reader,
     pub(super) writer: Writer,
+    /// Whether this process started the daemon.
+    pub(super) started: bool,
 }
 
 /// Connects if there is a daemon.
@@ -46,7 +50,7 @@ pub(crate) fn dial(places: &Places) -> Result<Option<Stream>, Failure> {
         Err(error) => return Err(error.into()),
     }
     match blocking::connect(&places.socket) {
-        Ok((reader, writer)) => Ok(Some(Stream { reader, writer })),
+        Ok((reader, writer)) => Ok(Some(Stream { reader, writer, started: false })),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
             Err(Failure::unreachable(format!("cannot connect to the daemon at {}: {error}", places.socket.display()))
@@ -62,23 +66,27 @@ pub(super) fn reach(
     mut pause: impl FnMut(Duration) -> Result<(), Failure>,
 ) -> Result<Stream, Failure> {
     let began = Instant::now();
-    let mut held = false;
+    let (mut held, mut is_ours) = (false, false);
     loop {
         if let Some(stream) = dial(places)? {
-            return Ok(stream);
+            return Ok(Stream { started: is_ours, ..stream });
         }
         match search.next(began.elapsed()) {
             Step::Wait(time) => pause(jittered(time))?,
+            Step::Start if !far::is_here(places) => {
+                search.leave_elsewhere(began.elapsed(), far::nothing_there(places))?;
+            }
             Step::Start if search.waits && was_stopped(places) => search.leave(began.elapsed()),
             Step::Start => {
                 let started = start::daemon(places);
+                is_ours |= matches!(started, Ok(Started::Ready));
                 // A daemon that is about to bind its socket has a second for it.
                 if std::mem::replace(&mut held, matches!(started, Ok(Started::Running)))
                     && held
                     && let Some(holder) = holder::find(places)
                 {
-                    if let Some(failure) = holder.is_elsewhere(places) {
-                        return Err(failure);
+                    if let Some(other) = holder.other_socket(places) {
+                        return Err(elsewhere(holder.pid, other, places));
                     }
                     // Its directory may have been renamed without a notice to it. Fails if it is gone, which is fine.
                     let _gone = holder.miss_socket();
@@ -88,6 +96,13 @@ pub(super) fn reach(
             Step::GiveUp(why) => return Err(why.unwrap_or_else(|| not_accepting(places))),
         }
     }
+}
+
+/// The failure if this machine's daemon listens on another socket than that of `places`.
+pub(crate) fn elsewhere(pid: u32, other: &Path, places: &Places) -> Failure {
+    let (other, socket) = (other.display(), places.socket.display());
+    Failure::unreachable(format!("the daemon (process {pid}) listens at {other}, not at {socket}"))
+        .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike")
 }
 
 fn not_accepting(places: &Places) -> Failure {
@@ -171,6 +186,16 @@ impl Search {
         );
     }
 
+    /// Starts nothing at a socket that is not this machine's; after a loss, the tunnel may be opened again. Fails if it ends the search.
+    fn leave_elsewhere(&mut self, now: Duration, failure: Failure) -> Result<(), Failure> {
+        self.start_at = now + AGAIN;
+        if !self.after_loss {
+            return Err(failure);
+        }
+        self.failed = Some(failure);
+        Ok(())
+    }
+
     /// Takes the outcome of a start. Fails if it ends the search.
     fn started(&mut self, now: Duration, outcome: Result<Started, Failure>) -> Result<(), Failure> {
         self.start_at = now + AGAIN;
@@ -232,6 +257,17 @@ mod tests {
         let (starts, end) = steps(Search::first(), || Ok(Started::Running));
         assert_eq!((starts.len(), starts[..3].to_vec()), (10, vec![0, 1010, 2020]));
         assert_eq!(end, Ok(Step::GiveUp(None)));
+    }
+
+    #[test]
+    fn nothing_is_started_at_the_end_of_a_tunnel_and_after_a_loss_it_may_come_back() {
+        let dead = || Failure::unreachable("nothing listens");
+        assert_eq!(Search::first().leave_elsewhere(Duration::ZERO, dead()), Err(dead()));
+        let mut search = Search::attached();
+        assert_eq!(search.next(KEEPER), Step::Start);
+        assert_eq!(search.leave_elsewhere(KEEPER, dead()), Ok(()));
+        assert!(matches!(search.next(KEEPER), Step::Wait(_)));
+        assert_eq!(search.next(COME_BACK), Step::GiveUp(Some(dead())));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Continues with another connection.
-    pub(super) fn continue_with(&mut self, Stream { reader, writer }: Stream) {
+    pub(super) fn continue_with(&mut self, Stream { reader, writer, .. }: Stream) {
         self.connection += 1;
         self.writer = writer;
         listen(reader, self.connection, self.sender.clone(), self.capacity.clone());

@@ -14,7 +14,7 @@ pub(super) fn skew(daemon: &str, own: &str) -> Option<String> {
     let remedy = if numbers(daemon) > numbers(own) {
         format!("install linger {daemon} here too")
     } else {
-        "`linger daemon stop` ends it, and the next command starts the new one; turns continue".to_owned()
+        "`linger daemon restart` starts the new one as soon as no turn is running".to_owned()
     };
     Some(format!("warning: the daemon is version {}, this is linger {own}: {remedy}", clean_line(daemon)))
 }
@@ -29,7 +29,7 @@ mod tests {
             let line = skew(daemon, "0.10.0").unwrap();
             assert!(line.contains(remedy) && line.contains(daemon) && line.lines().count() == 1, "{line}");
         };
-        check("0.9.3", "`linger daemon stop`");
+        check("0.9.3", "`linger daemon restart`");
         check("0.10.1", "install linger 0.10.1 here too");
         check("1.0.0-rc.1", "install linger 1.0.0-rc.1 here too");
         assert_eq!(skew("0.10.0", "0.10.0"), None);

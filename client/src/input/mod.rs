@@ -49,6 +49,8 @@ pub(crate) enum Hotkey {
     },
     /// Esc, alone.
     Escape,
+    /// Esc, or Ctrl-C at an empty line, while a cancel brings queued prompts back: the line ends as [`InputLine::Stopped`].
+    Stop,
     /// Shift-Tab: the next mode.
     NextMode,
     /// A key with which vi's insert mode begins or ends.
@@ -118,6 +120,8 @@ pub(crate) enum InputLine {
     Ran(Ran),
     /// It begins like a command of the user's own, and was not typed as one line.
     NotRun,
+    /// With a key that stops the turn, and it is not finished.
+    Stopped(String),
     /// It is not UTF-8.
     Garbled,
     /// With Ctrl-D, or because the terminal has gone.

@@ -4,8 +4,8 @@ use linger_protocol::event::{Event, EventBody, FileChange, PermissionRequested};
 use linger_protocol::id::{QuestionId, SessionId};
 use linger_protocol::permission::Decision;
 use linger_protocol::question::{
-    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Question as AskedQuestion, QuestionKind, QuestionOption,
-    Subject,
+    Action, AlreadyAnswered, Answer, Blocks, PendingQuestion, Position, Question as AskedQuestion, QuestionKind,
+    QuestionOption, Subject,
 };
 use serde_json::Value;
 
@@ -73,8 +73,12 @@ pub(crate) enum Press {
     Reason,
     /// The rule that always allows it is to be written, in the place of this one: a line for `Questions::always`.
     Rule(String),
+    /// All of the same answer of the model are to be shown, whole: then `y` allows them.
+    Rest,
     /// The first question has this answer.
     Answer(Answer),
+    /// All that were shown have these answers.
+    Answers(Vec<Answer>),
 }
 
 impl Question {
@@ -123,9 +127,14 @@ impl Question {
             Body::Permission(action) => {
                 let (tool, cwd) = (style.bold(&clean_line(&action.tool)), short_path(&action.cwd));
                 let asked = self.rule.as_deref().map(|rule| format!(" (the rule {rule} asks)")).unwrap_or_default();
+                let place =
+                    action.position.as_ref().map(|it| format!("{} of {}: ", it.number, it.of)).unwrap_or_default();
                 let who = if self.is_check { "this turn's check".to_owned() } else { tool };
                 let mut out =
-                    format!("{mark} {who} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
+                    format!("{mark} {place}{who} wants to run in {}{}\n", clean_line(&cwd), clean_exact_line(&asked));
+                if let Some(why) = &action.why {
+                    out.push_str(&format!("  asks because {}\n", clean_exact_line(why)));
+                }
                 self.parts(action).iter().for_each(|part| indent(&mut out, part, most));
                 out.push_str(&self.differences.text(style, &action.cwd, most));
                 out
@@ -150,6 +159,13 @@ impl Question {
         }
     }
 
+    /// All of it, without colour: its action with every argument.
+    pub(crate) fn whole_text(&self) -> String {
+        let style = Style { color: false, unicode: true };
+        let whole = Self { whole: true, ..self.clone() };
+        whole.text(&style).trim_end().trim_start_matches("? ").to_owned()
+    }
+
     /// Whether something of it is not shown.
     pub(crate) fn is_cut(&self) -> bool {
         let is_long = |part: &String| lines(&clean_exact(part)).len() > LINES.iter().sum();
@@ -163,23 +179,26 @@ impl Question {
     }
 
     /// The line that says which keys there are: alone, or as a line of their own where one is being typed. As all
-    /// lines of linger it begins in the first column, where nothing stands that others wrote.
-    pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
+    /// lines of linger it begins in the first column, where nothing stands that others wrote. `has_rest`: other questions of the same
+    /// answer of the model are open.
+    pub(super) fn keys(&self, style: &Style, prompt: bool, has_rest: bool) -> String {
         let key = |key: &str| style.bold(key);
         let enter = if prompt { ", then Enter" } else { "" };
         match &self.body {
             Body::Permission(_) if self.is_cut() => {
-                let [v, n, r] = ["v", "n", "r"].map(key);
+                let [v, n, r, t] = ["v", "n", "r", "t"].map(key);
                 let reason = if self.writes { format!("  {r} no, and why") } else { String::new() };
-                format!("{v} show the rest before allowing  {n} no{reason}{enter}\n")
+                let all = if has_rest { format!("  {t} show all this answer asks") } else { String::new() };
+                format!("{v} show the rest before allowing{all}  {n} no{reason}{enter}\n")
             }
             Body::Permission(action) => {
                 let grant =
                     if action.grant.is_empty() { String::new() } else { format!(" {}", short_grant(action, style)) };
-                let [y, s, a, e, n, r, help] = ["y", "s", "a", "e", "n", "r", "?"].map(key);
+                let [y, s, a, e, n, r, help, t] = ["y", "s", "a", "e", "n", "r", "?", "t"].map(key);
+                let rest = if has_rest { format!("  {t} the rest of this answer") } else { String::new() };
                 let edits = if self.is_edit() && self.writes { format!("  {e} all edits") } else { String::new() };
                 let more = if self.writes { format!("  {r} no, and why  {help} help") } else { String::new() };
-                format!("{y} once  {s} this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
+                format!("{y} once{rest}  {s} this session  {a} always{grant}{edits}  {n} no{more}{enter}\n")
             }
             Body::Choice(_, options) if options.len() > NUMBERS.len() => {
                 format!("press a number to answer{enter}; the others: {}\n", self.elsewhere())
@@ -195,12 +214,6 @@ impl Question {
         }
     }
 
-    /// The reply to typed text that is no answer.
-    pub(crate) fn unanswered(&self, style: &Style) -> String {
-        let dropped = style.dim("ignored: press one of these keys alone; Ctrl-C cancels the turn");
-        format!("{dropped}\n{}", self.keys(style, false))
-    }
-
     /// The reply to a key that would allow something that was not shown.
     pub(crate) fn not_yet(style: &Style) -> String {
         style.dim("press v to see the rest first") + "\n"
@@ -208,21 +221,34 @@ impl Question {
 
     /// The keys that mean something. Those that allow it do so while a part is not shown, too: they say what is missing, and never
     /// become a prompt.
-    pub(crate) fn answers(&self) -> &'static str {
+    pub(super) fn answers(&self) -> &'static str {
         match &self.body {
-            Body::Permission(_) if self.is_cut() && self.writes => "yYsSaAeEvVnNxXrR?",
-            Body::Permission(_) if self.is_cut() => "yYsSaAvVnN",
-            Body::Permission(_) if self.is_edit() && self.writes => "yYsSaAeEnNxXrRvV?",
-            Body::Permission(_) if self.writes => "yYsSaAnNxXrRvV?",
-            Body::Permission(_) => "yYsSaAnN",
+            Body::Permission(action) => {
+                let [alone, of_several] = match (self.writes, self.is_cut()) {
+                    (true, true) => ["yYsSaAeEvVnNxXrR?", "yYsSaAeEvVnNxXrR?tT"],
+                    (true, false) if self.is_edit() => ["yYsSaAeEnNxXrRvV?", "yYsSaAeEnNxXrRvV?tT"],
+                    (true, false) => ["yYsSaAnNxXrRvV?", "yYsSaAnNxXrRvV?tT"],
+                    (false, true) => ["yYsSaAvVnN", "yYsSaAvVnNtT"],
+                    (false, false) => ["yYsSaAnN", "yYsSaAnNtT"],
+                };
+                if action.position.is_some() { of_several } else { alone }
+            }
             Body::Choice(_, options) => NUMBERS.get(..options.len()).unwrap_or(NUMBERS),
             Body::Form(..) if self.writes => "wWnN",
             Body::Form(..) => "nN",
         }
     }
 
+    /// Its place among those of the same answer of the model, if there are several.
+    pub(super) fn position(&self) -> Option<&Position> {
+        match &self.body {
+            Body::Permission(action) => action.position.as_ref(),
+            Body::Choice(..) | Body::Form(..) => None,
+        }
+    }
+
     /// The help for the keys of a permission.
-    pub(crate) fn help(&self) -> String {
+    pub(super) fn help(&self) -> String {
         let grant = match &self.body {
             Body::Permission(action) if !action.grant.is_empty() => clean_exact_line(&action.grant),
             _ => "this call".to_owned(),
@@ -233,11 +259,17 @@ impl Question {
             format!("a  run it, and add the rule {grant} to the configuration"),
             "A  the same, but edit the rule first".to_owned(),
         ];
+        if self.position().is_some() {
+            lines.push("t  show all that this answer of the model still asks; then y allows it, this once".to_owned());
+        }
         if self.is_edit() {
             lines.push("e  switch to mode edit: file changes in the workspace run without asking".to_owned());
         }
         lines.push("n  do not run it; r also asks for a reason, which the model reads".to_owned());
-        lines.push(format!("x  do not run it, and add a rule that denies {grant} from now on"));
+        let is_line =
+            matches!(&self.body, Body::Permission(action) if action.grants.len() > 1 && action.tool == "bash");
+        let denied = if is_line { "exactly this line".into() } else { grant };
+        lines.push(format!("x  do not run it, and add a rule that denies {denied} from now on"));
         lines.push("v  show all of it; Esc stops the turn; Shift-Tab changes the mode".to_owned());
         lines.join("\n")
     }

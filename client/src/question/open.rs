@@ -9,6 +9,7 @@ use super::one::{Press, Question};
 use crate::connect::Client;
 use crate::difference::Differences;
 use crate::error::Failure;
+use crate::render::style::Style;
 
 /// The questions of a session that are open, the oldest first.
 #[derive(Debug, Default)]
@@ -16,12 +17,17 @@ pub(crate) struct Questions {
     pub(super) open: Vec<Question>,
     /// Whether an answer can be written here.
     pub(super) writes: bool,
+    /// The questions of one answer of the model that were shown whole, and that one key allows; none unless that was asked for.
+    pub(super) rest: Vec<QuestionId>,
 }
+
+/// The keys while the rest of an answer is shown.
+const REST: &str = "yYnN";
 
 impl Questions {
     /// None yet, where an answer can be written.
     pub(crate) fn with_lines() -> Self {
-        Self { open: Vec::new(), writes: true }
+        Self { writes: true, ..Self::default() }
     }
 
     /// Keeps up with an event; whether the open question is another now.
@@ -35,7 +41,11 @@ impl Questions {
             EventBody::TurnFinished(_) => self.open.retain(|question| !question.holds_up),
             _ => {}
         }
-        before.as_ref() != self.first().map(|question| &question.id)
+        let is_other = before.as_ref() != self.first().map(|question| &question.id);
+        if is_other {
+            self.rest.clear();
+        }
+        is_other
     }
 
     /// The one to be asked.
@@ -48,14 +58,89 @@ impl Questions {
         self.open.iter().any(|question| question.holds_up && !question.answered)
     }
 
-    /// Whether a key means something for the first question.
+    /// Whether a key means something now.
     pub(crate) fn has(&self, key: char) -> bool {
-        self.first().is_some_and(|question| question.answers().contains(key))
+        self.answers().contains(key)
+    }
+
+    /// The keys that mean something now.
+    pub(crate) fn answers(&self) -> &'static str {
+        if self.rest.is_empty() { self.first().map_or("", Question::answers) } else { REST }
+    }
+
+    /// The first question for people, or all that one key allows.
+    pub(crate) fn text(&self, style: &Style) -> String {
+        if self.rest.is_empty() {
+            return self.first().map(|question| question.text(style)).unwrap_or_default();
+        }
+        self.of_rest().map(|question| question.text(style)).collect()
+    }
+
+    /// The line that says which keys there are.
+    pub(crate) fn keys(&self, style: &Style, prompt: bool) -> String {
+        if self.rest.is_empty() {
+            // Those behind the first may be on their way.
+            let is_begun = self.first().and_then(Question::position).is_some_and(|its| its.number == 1 && its.of > 1);
+            let has_rest = is_begun || self.of_first().count() > 1;
+            return self.first().map(|question| question.keys(style, prompt, has_rest)).unwrap_or_default();
+        }
+        let [y, n] = ["y", "n"].map(|key| style.bold(key));
+        let (count, enter) = (self.of_rest().count(), if prompt { ", then Enter" } else { "" });
+        format!("{y} allow these {count}, this once  {n} back to the first{enter}\n")
+    }
+
+    /// The help for the keys of the first question.
+    pub(crate) fn help(&self) -> String {
+        self.first().map(|question| question.help() + "\n").unwrap_or_default()
+    }
+
+    /// The reply to typed text that is no answer.
+    pub(crate) fn unanswered(&self, style: &Style) -> String {
+        let dropped = style.dim("ignored: press one of these keys alone; Ctrl-C cancels the turn");
+        format!("{dropped}\n{}", self.keys(style, false))
+    }
+
+    /// The open questions of the same answer of the model as the first one, which is among them.
+    fn of_first(&self) -> impl Iterator<Item = &Question> {
+        let first = self.first().and_then(Question::position).map(|position| &position.first);
+        let is_same = move |question: &&Question| {
+            !question.answered && first.is_some() && question.position().map(|it| &it.first) == first
+        };
+        self.open.iter().filter(is_same)
+    }
+
+    /// The open questions that were shown to be allowed by one key.
+    fn of_rest(&self) -> impl Iterator<Item = &Question> {
+        self.open.iter().filter(|question| !question.answered && self.rest.contains(&question.id))
+    }
+
+    /// Handles a key while the rest of an answer is shown.
+    fn press_rest(&mut self, key: char) -> Result<Press, Failure> {
+        let rest = std::mem::take(&mut self.rest);
+        if !"yY".contains(key) {
+            return Ok(Press::Show);
+        }
+        let mut answers = Vec::new();
+        for question in self.open.iter_mut().filter(|question| !question.answered && rest.contains(&question.id)) {
+            answers.push(question.answer(Decision::AllowOnce.name().to_owned(), None)?);
+            question.answered = true;
+        }
+        Ok(Press::Answers(answers))
     }
 
     /// Presses a key for the first question; one that is answered makes room for the next.
     pub(crate) fn press(&mut self, key: char) -> Result<Press, Failure> {
         let means = self.has(key);
+        if means && !self.rest.is_empty() {
+            return self.press_rest(key);
+        }
+        if means && "tT".contains(key) && self.first().is_some_and(|question| question.option(key).is_none()) {
+            self.rest = self.of_first().map(|question| question.id.clone()).collect();
+            for question in self.open.iter_mut().filter(|question| self.rest.contains(&question.id)) {
+                question.whole = true;
+            }
+            return Ok(Press::Rest);
+        }
         let first = self.open.iter_mut().find(|question| !question.answered);
         let Some(question) = first.filter(|_| means) else { return Ok(Press::Nothing) };
         match key {
@@ -103,13 +188,16 @@ impl Questions {
         Ok(Some(Answer { rules: split_rules(rules), ..answer }))
     }
 
-    /// Fetches what the change of the first question would do. What cannot be fetched is not shown; then its arguments are.
+    /// Fetches what the changes of the questions to be shown would do: of the first one, or of all that one key allows. What cannot be
+    /// fetched is not shown; then its arguments are.
     pub(crate) fn fetch_differences(&mut self, client: &mut Client) {
-        let Some(question) = self.open.iter_mut().find(|question| !question.answered) else { return };
-        if !question.is_edit() {
-            return;
+        let Some(first) = self.first().map(|question| question.id.clone()) else { return };
+        let is_shown = |question: &&mut Question| question.id == first || self.rest.contains(&question.id);
+        for question in self.open.iter_mut().filter(is_shown) {
+            if question.is_edit() && !question.changes.is_empty() {
+                question.differences = Differences::of(client, std::mem::take(&mut question.changes));
+            }
         }
-        question.differences = Differences::of(client, std::mem::take(&mut question.changes));
     }
 
     /// The daemon did not take an answer: the question is still to be asked.

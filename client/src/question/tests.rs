@@ -1,6 +1,7 @@
 //! What is shown of a question, and what keys and words come to.
 
-use linger_protocol::question::{Action, Answer, QuestionOption};
+use linger_protocol::event::Event;
+use linger_protocol::question::{Action, Answer, Position, QuestionOption};
 use serde_json::Value;
 
 use super::form;
@@ -39,7 +40,17 @@ fn question(body: Body) -> Question {
 
 fn action(tool: &str, action: &str, input: Value, grant: &str) -> Action {
     let (tool, action, grant) = (tool.to_owned(), action.to_owned(), grant.to_owned());
-    Action { permission: "q1".into(), tool, action, input, cwd: "/w".into(), grant, grants: Vec::new() }
+    Action {
+        permission: "q1".into(),
+        tool,
+        action,
+        input,
+        cwd: "/w".into(),
+        grant,
+        grants: Vec::new(),
+        why: None,
+        position: None,
+    }
 }
 
 #[test]
@@ -47,7 +58,7 @@ fn a_long_rule_is_cut_only_where_it_repeats_the_action() {
     let style = Style { color: false, unicode: true };
     let long = format!("echo {}", "x".repeat(60));
     let keys = |of: &str, grant: String| {
-        question(Body::Permission(action("bash", of, Value::Null, &grant))).keys(&style, false)
+        question(Body::Permission(action("bash", of, Value::Null, &grant))).keys(&style, false, false)
     };
     let cut = format!(" always bash(echo {}…)  ", "x".repeat(35));
     assert!(keys(&long, format!("bash({long})")).contains(&cut));
@@ -65,7 +76,10 @@ fn a_choice_is_answered_by_number_here_and_by_name_elsewhere() {
     let choice = |n| question(Body::Choice("which?\nthere are some\u{1b}[31m".to_owned(), options(n)));
     let two = choice(2);
     assert_eq!(two.text(&style), "? which?\n    there are some␛[31m\n    1 take 1 (n1)\n    2 take 2 (n2)\n");
-    assert_eq!((two.keys(&style, true).as_str(), two.answers()), ("press a number to answer, then Enter\n", "12"));
+    assert_eq!(
+        (two.keys(&style, true, false).as_str(), two.answers()),
+        ("press a number to answer, then Enter\n", "12")
+    );
     assert_eq!(two.elsewhere(), "answer with `linger answer q1 n1|n2`");
     assert_eq!((two.named("n2"), two.named("2"), two.named("allow")), (Some("n2".to_owned()), None, None));
     let mut open = Questions { open: vec![choice(10)], ..Questions::default() };
@@ -88,7 +102,7 @@ fn a_form_is_declined_by_a_key_and_answered_elsewhere() {
     let text = "? who?\n    name: string yours\n    size: [\"s\",\"m\"] (optional)\n";
     assert_eq!(form.text(&style), text);
     let keys = "n decline; answer with `linger answer q1 '{…}'|decline`\n";
-    assert_eq!((form.keys(&style, false).as_str(), form.answers()), (keys, "nN"));
+    assert_eq!((form.keys(&style, false, false).as_str(), form.answers()), (keys, "nN"));
     assert_eq!((form.named("{}").as_deref(), form.named("x")), (Some("accept"), None));
     let mut open = Questions { open: vec![form], ..Questions::default() };
     assert!(matches!(open.press('n').unwrap(), Press::Answer(Answer { answer, .. }) if answer == "decline"));
@@ -127,8 +141,8 @@ fn the_one_text_of_a_form_is_written_as_it_is() {
     for (word, text) in [("so", "so"), ("{x}", "{x}"), (r#"{"answer": "a"}"#, "a"), (r#"{"b": 1}"#, r#"{"b": 1}"#)] {
         assert_eq!(value(word), serde_json::json!({ "answer": text }), "{word}");
     }
-    let mut open = Questions { open: vec![Question { writes: true, ..form }], writes: true };
-    let keys = open.first().unwrap().keys(&style, true);
+    let mut open = Questions { open: vec![Question { writes: true, ..form }], writes: true, ..Questions::default() };
+    let keys = open.keys(&style, true);
     assert_eq!(keys, "w type an answer  n decline, then Enter\n");
     assert_eq!(open.press('w').unwrap(), Press::Write);
     assert_eq!(open.write(&"q2".into(), "so").unwrap(), None);
@@ -155,7 +169,7 @@ fn nothing_is_allowed_that_was_not_shown() {
         assert_eq!(long.press(key).unwrap(), Press::NotYet);
     }
     assert_eq!(long.press('x').unwrap(), Press::Nothing, "it cannot be pressed here");
-    assert!(long.first().unwrap().keys(&style, false).starts_with("v show the rest"));
+    assert!(long.keys(&style, false).starts_with("v show the rest"));
     assert_eq!(long.press('v').unwrap(), Press::Show);
     assert!(text(&long).contains("    echo 31\n") && !text(&long).contains("not shown"));
     assert!(matches!(long.press('y').unwrap(), Press::Answer(_)) && long.first().is_none());
@@ -163,6 +177,86 @@ fn nothing_is_allowed_that_was_not_shown() {
     assert!(long.first().is_some_and(|question| !question.is_cut()), "a refused answer loses no question");
     let mut denied = asked(command(400));
     assert!(matches!(denied.press('n').unwrap(), Press::Answer(answer) if answer.answer == "reject_once"));
+}
+
+/// Questions about commands of one answer, `q1` and so on, and one of another answer behind them.
+fn of_one_answer(commands: &[&str]) -> Questions {
+    let of = commands.len() as u32;
+    let one = |number: u32, command: &str, first: &str| {
+        let position = Some(Position { number, of, first: first.into() });
+        let body = Body::Permission(Action { position, ..action("bash", command, Value::Null, "") });
+        Question { id: format!("{first}{number}").as_str().into(), digest: format!("d{number}"), ..question(body) }
+    };
+    let mut open: Vec<Question> = (1..).zip(commands).map(|(number, command)| one(number, command, "q")).collect();
+    open.push(one(1, "of another answer", "r"));
+    Questions { open, ..Questions::default() }
+}
+
+fn allowed(press: Press) -> Vec<(String, String, String)> {
+    let Press::Answers(answers) = press else { panic!("{press:?}") };
+    let fields = |answer: Answer| (answer.question.to_string(), answer.answer, answer.digest.unwrap_or_default());
+    answers.into_iter().map(fields).collect()
+}
+
+#[test]
+fn the_rest_of_an_answer_is_allowed_by_a_second_key_once_all_of_it_was_shown() {
+    let style = Style { color: false, unicode: true };
+    let long = (1..=60).map(|n| format!("echo {n}")).collect::<Vec<_>>().join("\n");
+    let mut open = of_one_answer(&["make a", &long, "make c"]);
+    assert!(open.text(&style).starts_with("? 1 of 3: bash wants to run in "), "{}", open.text(&style));
+    assert!(open.keys(&style, false).starts_with("y once  t the rest of this answer  s "));
+    assert!(!open.text(&style).contains("make c"));
+    assert_eq!(open.press('t').unwrap(), Press::Rest);
+    let text = open.text(&style);
+    assert!(["make a", "echo 31\n", "echo 32\n", "make c"].iter().all(|part| text.contains(part)), "{text}");
+    assert!(!text.contains("another answer") && !text.contains("not shown"), "{text}");
+    assert_eq!(open.keys(&style, true), "y allow these 3, this once  n back to the first, then Enter\n");
+    // Only these keys mean something, and nothing else is allowed by them.
+    assert_eq!(open.answers(), "yYnN");
+    assert_eq!(open.press('s').unwrap(), Press::Nothing);
+    assert_eq!(open.press('n').unwrap(), Press::Show);
+    assert!(open.keys(&style, false).starts_with("y once  t the rest"), "nothing was denied");
+    open.press('T').unwrap();
+    let one = |id: &str, digest: &str| (id.to_owned(), "allow_once".to_owned(), digest.to_owned());
+    assert_eq!(allowed(open.press('y').unwrap()), [one("q1", "d1"), one("q2", "d2"), one("q3", "d3")]);
+    assert_eq!(open.first().unwrap().id.as_str(), "r1");
+}
+
+#[test]
+fn the_rest_has_what_is_open_when_it_is_shown_and_goes_when_the_first_is_answered_elsewhere() {
+    let style = Style { color: false, unicode: true };
+    let resolved = |question: &str| -> Event {
+        serde_json::from_value(serde_json::json!({
+            "kind": "permission_resolved", "seq": 1, "at": 1, "permission": question, "decision": "allow_once", "by": "me",
+        }))
+        .unwrap()
+    };
+    let mut open = of_one_answer(&["make a", "make b", "make c"]);
+    open.press('t').unwrap();
+    // Another client answers the second: it is not answered here.
+    assert!(!open.event(&resolved("q2")));
+    assert_eq!(allowed(open.press('y').unwrap()).into_iter().map(|(id, ..)| id).collect::<Vec<_>>(), ["q1", "q3"]);
+
+    let mut open = of_one_answer(&["make a", "make b", "make c"]);
+    open.press('t').unwrap();
+    // Another client answers the first: the next is on the screen, and a key answers that alone.
+    assert!(open.event(&resolved("q1")));
+    assert!(open.text(&style).starts_with("? 2 of 3: "), "{}", open.text(&style));
+    assert!(matches!(open.press('y').unwrap(), Press::Answer(answer) if answer.question.as_str() == "q2"));
+    // The last of them has no rest.
+    assert!(open.keys(&style, false).starts_with("y once  s this session"));
+}
+
+#[test]
+fn the_reason_why_a_change_asks_is_shown() {
+    let style = Style { color: false, unicode: true };
+    let why = Some("`.envrc` is run by a shell\u{1b}[31m".to_owned());
+    let asked = question(Body::Permission(Action { why, ..action("write", "write .envrc", Value::Null, "") }));
+    assert!(
+        asked.text(&style).contains("\n  asks because `.envrc` is run by a shell␛[31m\n"),
+        "{}",
+        asked.text(&style)
+    );
 }
 
 #[test]

@@ -28,16 +28,22 @@ impl Renderer {
             tools,
             mcp_servers,
             binned,
+            by_retention,
+            cwd,
             ..
         }) = body
         else {
             return;
         };
         if let Some(binned) = binned {
-            let line =
-                if *binned { "the session was moved to the bin" } else { "the session was restored from the bin" };
+            let line = match (binned, by_retention) {
+                (true, true) => "the session was moved to the bin: it is older than `retention`",
+                (true, false) => "the session was moved to the bin",
+                (false, _) => "the session was restored from the bin",
+            };
             self.say(&self.settings.style.dim(line), out);
         }
+        self.changed("directory", cwd.as_ref().map(|cwd| cwd.display().to_string()).as_deref(), out);
         self.changed("model", model.as_deref(), out);
         self.changed("mode", mode.map(|mode| mode.to_string()).as_deref(), out);
         self.changed("effort", effort.map(Effort::name), out);

@@ -1,6 +1,7 @@
 //! Children: a line when one begins, waits or ends, with how to attach; what it says that worked in the background.
 
 use linger_protocol::child::{ChildStatus, ChildUpdate};
+use linger_protocol::message::StopReason;
 use serde_json::Value;
 
 use super::money;
@@ -27,7 +28,7 @@ impl Renderer {
                 let question = update.questions.first().map(|id| clean_line(id.as_str())).unwrap_or_default();
                 format!("{agent} ({child}) asks {question}: `/inbox`, `/answer {question} …`, `linger attach {child}`")
             }
-            ChildStatus::Finished => format!("{agent} ({child}) is done: {}", spent(update)),
+            ChildStatus::Finished => format!("{agent} ({child}) {}: {}", end(update), spent(update)),
             ChildStatus::Working | ChildStatus::Unknown => return,
         };
         self.say(&style.dim(&line), out);
@@ -66,12 +67,24 @@ pub(super) fn now(update: &ChildUpdate) -> String {
     let doing = match update.status {
         ChildStatus::Waiting if !update.questions.is_empty() => "waits for an answer",
         ChildStatus::Waiting => "waits",
-        ChildStatus::Finished => "is done",
+        ChildStatus::Finished => end(update),
         _ if update.doing.is_empty() => "works",
         _ => &update.doing,
     };
     let (agent, child, doing) = (clean_line(&update.agent), clean_line(update.child.as_str()), clean_line(doing));
     format!("{agent} ({child}): {doing}; {}", spent(update))
+}
+
+/// How the task of a child ended, as `linger ls` has it.
+fn end(update: &ChildUpdate) -> &'static str {
+    match update.stop_reason {
+        None | Some(StopReason::EndTurn) => "is done",
+        Some(StopReason::Cancelled) => "was cancelled",
+        Some(StopReason::MaxTokens) => "failed (max_tokens)",
+        Some(StopReason::MaxSteps) => "failed (max_steps)",
+        Some(StopReason::Refusal) => "failed (refusal)",
+        Some(StopReason::Error | StopReason::Unknown) => "failed (error)",
+    }
 }
 
 /// Steps, tokens and costs of a child.
@@ -81,4 +94,19 @@ fn spent(update: &ChildUpdate) -> String {
     let cost = Some(money::cost(&update.usage)).filter(|_| update.usage.cost_micros.is_some());
     let cost = cost.map(|cost| format!(", {cost}")).unwrap_or_default();
     format!("{steps}, {} tokens{cost}", money::tokens(tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_end_is_told_as_the_list_of_sessions_has_it() {
+        let ended =
+            |stop_reason| end(&ChildUpdate { status: ChildStatus::Finished, stop_reason, ..ChildUpdate::default() });
+        assert_eq!(ended(Some(StopReason::EndTurn)), "is done");
+        assert_eq!(ended(Some(StopReason::Error)), "failed (error)");
+        assert_eq!(ended(Some(StopReason::MaxSteps)), "failed (max_steps)");
+        assert_eq!(ended(Some(StopReason::Cancelled)), "was cancelled");
+    }
 }

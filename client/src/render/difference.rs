@@ -55,10 +55,12 @@ fn head(file: &FileDiff, form: Form<'_>) -> String {
         ChangeKind::Delete => "deleted ",
         ChangeKind::Edit | ChangeKind::Unknown => "changed ",
     };
-    let path = file.path.strip_prefix(form.base).unwrap_or(&file.path).to_string_lossy();
+    let path = linger_protocol::path::shown(file.path.strip_prefix(form.base).unwrap_or(&file.path));
     let style = form.style;
     let counts = format!("{} {}", style.green(&format!("+{}", file.added)), style.red(&format!("-{}", file.removed)));
     let note = file.note.as_ref().map(|note| format!("  ({})", clean_line(note))).unwrap_or_default();
+    let doubt = if file.uncertain { style.yellow("  (perhaps changed by something else)") } else { String::new() };
+    let note = note + &doubt;
     let child = file.child.as_ref().map(|child| {
         style.dim(&format!("  [{} in session {}]", clean_line(&child.agent), clean_line(child.session.as_str())))
     });
@@ -91,6 +93,7 @@ mod tests {
             removed: 0,
             diff: Some(diff),
             note: None,
+            uncertain: false,
             child: None,
         };
         let child = DiffChild { session: "s9".into(), agent: "tester".to_owned() };

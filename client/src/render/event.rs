@@ -75,7 +75,9 @@ impl Renderer {
             EventBody::TurnFinished(_) => self.turn_finished(&event.body, out),
             EventBody::CaughtUp {} => self.caught_up(event.at, out),
             EventBody::PromptUnqueued { prompt, by, .. } => self.say_unqueued(prompt, by.as_deref(), out),
+            EventBody::DraftSent { by, .. } => self.say_draft_sent(by.as_deref(), out),
             EventBody::SessionCreated(_)
+            | EventBody::PromptDrafted { .. }
             | EventBody::PermissionRequested(_)
             | EventBody::QuestionAsked { .. }
             | EventBody::ConfigConfirmed { .. }
@@ -183,6 +185,12 @@ impl Renderer {
         let text = self.waiting.remove(prompt).filter(|text| !text.is_empty());
         let text = text.map(|text| format!(": {text}")).unwrap_or_default();
         self.say_dim(&format!("a queued prompt was removed{}{text}", by.unwrap_or_default()), out);
+    }
+
+    fn say_draft_sent(&mut self, by: Option<&str>, out: &mut Vec<Output>) {
+        if let Some(by) = by.filter(|by| *by != self.settings.me) {
+            self.say_dim(&format!("a draft was sent by {}", clean_line(by)), out);
+        }
     }
 
     fn prompt(&mut self, content: &[ContentBlock], prompt: Option<&PromptId>, out: &mut Vec<Output>) {

@@ -33,6 +33,7 @@ pub(crate) mod table;
 mod tool;
 pub(crate) mod tree;
 mod turn;
+pub(crate) mod uncertain;
 mod words;
 pub(crate) mod worktree;
 

@@ -178,6 +178,9 @@ fn state(info: &Info) -> String {
     if info.queued > 0 {
         text += &format!(", {} queued", info.queued);
     }
+    if info.drafts > 0 {
+        text += &format!(", {} draft{}", info.drafts, if info.drafts == 1 { "" } else { "s" });
+    }
     if !info.background.is_empty() {
         text += &format!(", {} in background", info.background.len());
     }

@@ -4,10 +4,12 @@ use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{ChangeKind, EventBody, Outcome, ToolFinished, ToolKind, ToolStarted};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, text_of};
+use linger_protocol::path::shown;
 
 use super::markdown::width;
 use super::renderer::{Call, Renderer};
 use super::style::Style;
+use super::uncertain::uncertain_line;
 use crate::terminal::{Output, clean_exact_line, clean_line, cut};
 
 /// Files that a command changed and that its line names.
@@ -120,10 +122,8 @@ impl Renderer {
             Outcome::Unknown => "outcome unknown: the daemon ended while it ran".to_owned(),
         };
         let sign = if good { style.good() } else { style.bad() };
-        let file = file
-            .as_ref()
-            .map(|file| format!(", full output in {}", clean_line(&file.to_string_lossy())))
-            .unwrap_or_default();
+        let file =
+            file.as_ref().map(|file| format!(", full output in {}", clean_line(&shown(file)))).unwrap_or_default();
         self.say(&format!("{sign} {result}{file}"), out);
         for block in content {
             if let ContentBlock::ResourceLink { uri, name, .. } = block {
@@ -156,7 +156,7 @@ impl Renderer {
             return;
         }
         let named: Vec<String> =
-            taken.files.iter().take(CHANGED).map(|file| clean_line(&file.to_string_lossy()).into_owned()).collect();
+            taken.files.iter().take(CHANGED).map(|file| clean_line(&shown(file)).into_owned()).collect();
         let more = (taken.changed as usize).saturating_sub(named.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let line = self.settings.style.dim(&format!("  changed {}{more}", named.join(", ")));
@@ -170,7 +170,7 @@ impl Renderer {
 
     /// The files that were put back, a line each.
     pub(super) fn undone(&mut self, body: &EventBody, out: &mut Vec<Output>) {
-        let EventBody::Undone { redo, changes, failed, .. } = body else { return };
+        let EventBody::Undone { redo, changes, failed, uncertain, .. } = body else { return };
         let style = self.settings.style;
         let what = if *redo { "done again" } else { "undone" };
         if changes.is_empty() {
@@ -182,12 +182,15 @@ impl Renderer {
                 ChangeKind::Delete => "deleted",
                 ChangeKind::Edit | ChangeKind::Unknown => "restored",
             };
-            let line = format!("{what}: {how} {}", clean_line(&change.path.to_string_lossy()));
+            let line = format!("{what}: {how} {}", clean_line(&shown(&change.path)));
             self.say(&style.dim(&line), out);
         }
         for left in failed {
-            let (path, reason) = (left.path.to_string_lossy(), clean_line(&left.reason));
+            let (path, reason) = (shown(&left.path), clean_line(&left.reason));
             self.say(&style.yellow(&format!("left unchanged: {}: {reason}", clean_line(&path))), out);
+        }
+        for left in uncertain {
+            self.say(&style.yellow(&format!("left unchanged: {}", uncertain_line(left))), out);
         }
     }
 

@@ -68,7 +68,7 @@ pub(crate) fn numbered(tree: &[(usize, Info)], here: &SessionId, now: u64) -> Ve
         let title = info.name.as_deref().or(info.title.as_deref()).unwrap_or_default();
         let indent = "  ".repeat((*depth).min(MAX_DEPTH));
         let from = match &info.origin {
-            Some(origin) => format!("from event {}", origin.seq),
+            Some(origin) => format!("fork of {}", clean_line(origin.session.as_str())),
             None => String::new(),
         };
         vec![

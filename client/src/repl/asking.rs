@@ -11,7 +11,7 @@ use super::state::{Repl, Writing};
 use crate::error::{Exit, Failure};
 use crate::follow::Request;
 use crate::input::{Hotkey, InputLine};
-use crate::question::{Press, Question};
+use crate::question::{Press, Question, Questions};
 use crate::render::markdown::width::hang_lines;
 use crate::render::style::Style;
 use crate::terminal::{KeyRequest, terminal_width};
@@ -19,11 +19,11 @@ use crate::terminal::{KeyRequest, terminal_width};
 impl Repl {
     /// Shows the first open question; without one no key answers anything.
     pub(super) fn show_question(&mut self) -> Result<(), Failure> {
-        self.ask(Question::text)
+        self.ask(Questions::text)
     }
 
     /// Asks for an answer to the first open question, under what is to be shown of it.
-    fn ask(&mut self, shown: impl Fn(&Question, &Style) -> String) -> Result<(), Failure> {
+    fn ask(&mut self, shown: impl Fn(&Questions, &Style) -> String) -> Result<(), Failure> {
         self.asking.request += 1;
         self.unask();
         if self.turn.cancelling || self.asking.writing.is_some() {
@@ -31,13 +31,16 @@ impl Repl {
         }
         let client = &mut self.attachment.client;
         self.asking.questions.fetch_differences(client);
-        let Some(question) = self.asking.questions.first() else { return Ok(()) };
+        let questions = &self.asking.questions;
+        if questions.first().is_none() {
+            return Ok(());
+        }
         let style = self.renderer.style();
         let mut lines = Vec::new();
         self.renderer.fresh_line(&mut lines);
         let alone = self.input.above.is_some() && !self.keys.is_typing();
-        let text = shown(question, &style) + &question.keys(&style, !alone);
-        let asked = KeyRequest { request: self.asking.request, keys: question.answers(), alone };
+        let text = shown(questions, &style) + &questions.keys(&style, !alone);
+        let asked = KeyRequest { request: self.asking.request, keys: questions.answers(), alone };
         self.terminal.print(lines)?;
         self.terminal.ask(&hang_lines(&text, terminal_width()), asked)?;
         self.asking.is_shown = true;
@@ -74,7 +77,8 @@ impl Repl {
                 self.show_question()?;
             }
             Hotkey::Escape if self.turn.running.is_some() && !self.turn.cancelling => self.cancel()?,
-            Hotkey::Escape | Hotkey::ViMode => {}
+            Hotkey::Stop if self.turn.running.is_some() && !self.turn.cancelling => self.cancel_and_take_back(None)?,
+            Hotkey::Escape | Hotkey::Stop | Hotkey::ViMode => {}
             Hotkey::Interrupt { empty: true } if self.turn.cancelling => return self.leave().map(Some),
             Hotkey::Interrupt { empty: true } if self.turn.running.is_some() => self.cancel()?,
             Hotkey::Interrupt { .. } => self.say(match (&self.turn.running, self.turn.offered) {
@@ -124,9 +128,9 @@ impl Repl {
     pub(super) fn press(&mut self, key: char) -> Result<(), Failure> {
         match self.asking.questions.press(key)? {
             Press::Nothing => return Ok(()),
-            Press::Show => {}
+            Press::Show | Press::Rest => {}
             Press::NotYet => return self.ask(|_, style| Question::not_yet(style)),
-            Press::Help => return self.ask(|question, _| question.help() + "\n"),
+            Press::Help => return self.ask(|questions, _| questions.help()),
             Press::Edits => {
                 // The daemon checks the questions that wait against the new mode.
                 self.set_mode(Mode::Edit)?;
@@ -140,6 +144,11 @@ impl Repl {
                 return Ok(());
             }
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
+            Press::Answers(answers) => {
+                for answer in answers {
+                    self.attachment.request(Request::Answer(answer))?;
+                }
+            }
         }
         self.show_question()
     }

@@ -159,7 +159,7 @@ impl LineEditor {
     /// Shows the prompt and waits for a line.
     fn read_line(&mut self) -> InputLine {
         self.enter_workspace();
-        let mut begun = String::new();
+        let mut begun = self.keys.take_begun();
         // What was typed before the line went to `$EDITOR`, if there were pastes in it.
         let mut typed = None;
         loop {
@@ -180,6 +180,12 @@ impl LineEditor {
                     above.take_back(size());
                 }
                 continue;
+            }
+            if let (Ok(line), Ending::Stop) = (&line, self.keys.ending()) {
+                if let Some(above) = &self.above {
+                    above.take_back_line(&prompt, line, size());
+                }
+                return InputLine::Stopped(self.keys.whole(line).0);
             }
             let request = self.above.as_ref().and_then(Above::shown_question).map(|asked| asked.request);
             if let Some(above) = &self.above {
@@ -204,6 +210,7 @@ impl LineEditor {
             let ending = self.keys.ending();
             match ending {
                 Ending::Leave => return InputLine::End,
+                Ending::Stop => return InputLine::Stopped(whole),
                 Ending::Pick => return InputLine::Picked(self.keys.picked()),
                 Ending::Editor => {
                     typed = typed.or_else(|| (whole != line).then_some(line));

@@ -6,6 +6,8 @@ use linger_protocol::event::{
 use linger_protocol::message::StopReason;
 use linger_protocol::session::{State, When};
 
+use super::prompts::Returning;
+use super::show::running;
 use super::state::{About, Repl};
 use crate::error::Failure;
 use crate::terminal::terminal_width;
@@ -13,7 +15,7 @@ use crate::terminal::terminal_width;
 impl About {
     /// Keeps up with the session's settings.
     fn event(&mut self, body: &EventBody) {
-        let EventBody::SessionChanged(SessionChanged { model, mode, effort, name, unattended, .. }) = body else {
+        let EventBody::SessionChanged(SessionChanged { model, mode, effort, name, unattended, cwd, .. }) = body else {
             return;
         };
         self.effort = effort.unwrap_or(self.effort);
@@ -22,6 +24,9 @@ impl About {
         self.unattended = unattended.unwrap_or(self.unattended);
         if let Some(model) = model {
             self.model.clone_from(model);
+        }
+        if let Some(cwd) = cwd {
+            self.cwd.clone_from(cwd);
         }
         if let Some(name) = name {
             self.label.clone_from(name);
@@ -33,7 +38,10 @@ impl Repl {
     pub(super) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         self.renderer.set_width(terminal_width());
         let output = self.renderer.event(event);
-        self.terminal.print(output)?;
+        // What comes back into the line is seen there.
+        if !self.prompts.gives_back(&event.body) {
+            self.terminal.print(output)?;
+        }
         self.live.event(event);
         self.outputs.event(event);
         self.queue_event(event)?;
@@ -56,8 +64,12 @@ impl Repl {
             {
                 self.prompts.start(prompt);
             }
+            EventBody::BackgroundStarted { .. } => self.has_background = true,
             EventBody::TurnFinished(TurnFinished { stop_reason, .. }) => self.finished(*stop_reason)?,
-            EventBody::SessionChanged(_) => self.about.event(&event.body),
+            EventBody::SessionChanged(_) => {
+                self.about.event(&event.body);
+                self.workspace.set(self.about.cwd.clone());
+            }
             _ => {}
         }
         if let Some(news) = self.attention.event(event, self.caught_up) {
@@ -71,19 +83,30 @@ impl Repl {
             self.say_offered()?;
             if self.turn.running.is_none() && !self.turn.offered {
                 self.say_held(self.prompts.queued_before())?;
+                self.say_drafts(self.prompts.drafts_before())?;
+                self.say_background()?;
             }
         }
         if all_there {
             self.terminal.prompt_opened(self.input.above.clone())?;
-            if !self.open {
+            if !self.open && self.returning.is_none() {
                 self.open_prompt()?;
             }
         }
         if self.caught_up && (changed || all_there) {
             self.show_question()?;
         }
+        self.follow_queue()?;
         self.sign()?;
         self.show_live()
+    }
+
+    /// Goes on with what comes back into the line, and tells the keys whether stopping brings something back.
+    pub(super) fn follow_queue(&mut self) -> Result<(), Failure> {
+        self.reopen_line()?;
+        let brings_back = self.turn.running.is_some() && !self.turn.cancelling && self.prompts.any_to_come_back();
+        self.keys.set_brings_back(brings_back && self.input.above.is_some());
+        Ok(())
     }
 
     /// Keeps the list of queued prompts, and says that ours is queued.
@@ -132,7 +155,38 @@ impl Repl {
                 self.say_held(info.queued)?;
             }
         }
-        Ok(())
+        self.ask_back()?;
+        if self.caught_up && stop_reason == StopReason::Cancelled {
+            let back = self.returning.as_ref().map_or(0, Returning::count);
+            self.say_drafts(self.prompts.drafts().len().saturating_sub(back) as u32)?;
+        }
+        self.say_background()
+    }
+
+    /// Says which commands go on in the background, now that no turn shows them.
+    fn say_background(&mut self) -> Result<(), Failure> {
+        if !self.has_background || !self.caught_up {
+            return Ok(());
+        }
+        let Ok(info) = self.attachment.client.session_info(&self.attachment.session) else { return Ok(()) };
+        self.has_background = !info.background.is_empty();
+        let line = match info.background.as_slice() {
+            [] => return Ok(()),
+            [one] => format!("in the background: {}", running(one)),
+            [first, rest @ ..] => {
+                format!("in the background: {}, and {} more; /status lists them", running(first), rest.len())
+            }
+        };
+        self.say(&line)
+    }
+
+    /// Says that there are drafts.
+    fn say_drafts(&mut self, drafts: u32) -> Result<(), Failure> {
+        match drafts {
+            0 => Ok(()),
+            1 => self.say("1 queued prompt is now a draft; /queue shows it, /continue sends it"),
+            more => self.say(&format!("{more} queued prompts are now drafts; /queue shows them, /continue sends them")),
+        }
     }
 
     /// Says that prompts are queued behind a stopped turn.

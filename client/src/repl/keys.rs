@@ -57,6 +57,8 @@ pub(super) enum Ending {
     Pick,
     /// With Ctrl-D.
     Leave,
+    /// With Esc or Ctrl-C, which stop the turn: what was queued comes back into it.
+    Stop,
 }
 
 /// The rest of an unknown sequence of the terminal, such as its answer to a program that was killed.
@@ -111,6 +113,10 @@ struct LineState {
     inserting: bool,
     /// A digit that vi takes for a count, if it may be an answer; and its request.
     digit: Option<(char, u32)>,
+    /// Whether stopping the turn brings queued prompts back into the line.
+    brings_back: bool,
+    /// The beginning of the next line.
+    begun: Option<String>,
 }
 
 impl Keys {
@@ -132,12 +138,29 @@ impl Keys {
             vi,
             inserting: true,
             digit: None,
+            brings_back: false,
+            begun: None,
         };
         Self { sender, above, style, state: Arc::new(Mutex::new(state)), searching: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, LineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether stopping the turn brings queued prompts back into the line, from now on.
+    pub(super) fn set_brings_back(&self, brings_back: bool) {
+        self.lock().brings_back = brings_back;
+    }
+
+    /// The next line begins with this text.
+    pub(super) fn begin_with(&self, text: String) {
+        self.lock().begun = Some(text);
+    }
+
+    /// Takes the beginning of the line that is read now.
+    pub(super) fn take_begun(&self) -> String {
+        self.lock().begun.take().unwrap_or_default()
     }
 
     /// Tab puts this into the line that answers a question.
@@ -383,9 +406,13 @@ impl Keys {
                 Some(Cmd::Insert(1, self.lock().suggestion.clone().unwrap_or_default()))
             }
             (KeyCode::Char('C'), Modifiers::CTRL) if self.searching.load(Ordering::SeqCst) => Some(Cmd::Abort),
+            (KeyCode::Char('C'), Modifiers::CTRL) if line.is_empty() && self.stops_line() => self.stop(),
             (KeyCode::Char('C'), Modifiers::CTRL) => {
                 self.send(Hotkey::Interrupt { empty: line.is_empty() });
                 Some(Cmd::Kill(Movement::WholeBuffer))
+            }
+            (KeyCode::Esc, Modifiers::NONE) if !self.searching.load(Ordering::SeqCst) && self.stops_line() => {
+                self.stop()
             }
             (KeyCode::Esc, Modifiers::NONE) if !self.searching.load(Ordering::SeqCst) => {
                 self.send(Hotkey::Escape);
@@ -413,6 +440,17 @@ impl Keys {
             },
             _ => None,
         }
+    }
+
+    /// Whether a key that stops the turn ends the line, so that queued prompts can come into it.
+    fn stops_line(&self) -> bool {
+        let state = self.lock();
+        state.brings_back && !state.writing
+    }
+
+    fn stop(&self) -> Option<Cmd> {
+        self.send(Hotkey::Stop);
+        self.end(Ending::Stop)
     }
 
     /// The question on the screen that a key answers if it is pressed alone.

@@ -20,7 +20,18 @@ impl Repl {
 
     pub(super) fn list_queue(&mut self) -> Result<(), Failure> {
         let queue = self.prompts.queue();
-        let lines: Vec<_> = queue.iter().enumerate().map(|(n, (_, text))| format!("{} {text}", n + 1)).collect();
+        let drafts = self.prompts.drafts().iter().map(|(_, text)| format!("draft: {text}"));
+        let all = queue.iter().map(|(_, text)| text.clone()).chain(drafts);
+        let mut lines: Vec<_> = all.enumerate().map(|(n, text)| format!("{} {text}", n + 1)).collect();
+        // Those from before we attached, of which no event has come.
+        let may_have_more = self.prompts.queued_before() + self.prompts.drafts_before() > 0;
+        let session = self.attachment.session.clone();
+        let info = may_have_more.then(|| self.attachment.client.session_info(&session)).transpose()?;
+        if let Some(info) = info
+            && (info.queued + info.drafts) as usize > lines.len() + self.prompts.steering()
+        {
+            lines.push(format!("`linger queue {}` lists all", self.about.label));
+        }
         self.say(&if lines.is_empty() { "nothing is queued".to_owned() } else { lines.join("\n") })
     }
 

@@ -24,6 +24,7 @@ mod past;
 mod paste;
 mod picker;
 mod prompts;
+mod returned;
 mod show;
 mod slash;
 mod start;

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use linger_protocol::agent::List;
+use linger_protocol::checkpoint::Uncertain;
 use linger_protocol::method::{CommandList, SessionUnqueue, SkillList};
 use linger_protocol::prompt::PromptContent;
-use linger_protocol::session::{Compact, Keyed, Prompt, Redo, Set, Undo, Unqueue, When};
+use linger_protocol::session::{Compact, Continue, Prompt, Redo, Set, Undo, Unqueue, When};
 
 use super::note;
-use super::slash::{self, Slash};
+use super::prompts::TypedPrompt;
+use super::slash::{self, Slash, UndoMeans};
 use super::state::{Repl, Target};
 use crate::attachable::{self, with_resources};
 use crate::environment::{absolute, working_directory};
@@ -39,6 +41,10 @@ impl Repl {
                 self.say(&format!("{why}\nhint: type it, or remove the ! to send it to the model"))?;
                 return Ok(None);
             }
+            InputLine::Stopped(line) => {
+                self.line_stopped(line);
+                return Ok(None);
+            }
             InputLine::End => return self.leave().map(Some),
             InputLine::Garbled => {
                 self.say("error: the line was not valid UTF-8 and was dropped\nhint: set the terminal to UTF-8")?;
@@ -62,19 +68,27 @@ impl Repl {
         if let Some((scope, text)) = note::parse(&text) {
             return self.note(scope, text).map(|()| None);
         }
+        let when = steer.then_some(When::Steer);
         match slash::parse(&text) {
-            None => self.prompt(text, &typed, steer.then_some(When::Steer), false)?,
+            None => self.prompt(text.clone(), &typed, &text, when, false)?,
             Some(Ok(Slash::Detach)) => return self.leave().map(Some),
-            Some(Ok(Slash::Init(words))) => self.prompt(Self::init(words), &typed, None, false)?,
+            Some(Ok(Slash::Init(words))) => self.prompt(Self::init(words), &typed, &text, None, false)?,
             Some(Ok(slash)) => self.slash(slash, &typed)?,
-            Some(Err(_)) if self.is_named(&text)? => self.prompt(text, &typed, steer.then_some(When::Steer), true)?,
+            Some(Err(_)) if self.is_named(&text)? => self.prompt(text.clone(), &typed, &text, when, true)?,
             Some(Err(error)) => self.say(&error)?,
         }
         Ok(None)
     }
 
-    /// Sends a prompt; `expand`: it begins with the name of a command or a skill.
-    fn prompt(&mut self, text: String, typed: &str, when: Option<When>, expand: bool) -> Result<(), Failure> {
+    /// Sends a prompt, which comes back as `line`; `expand`: it begins with the name of a command or a skill.
+    fn prompt(
+        &mut self,
+        text: String,
+        typed: &str,
+        line: &str,
+        when: Option<When>,
+        expand: bool,
+    ) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let places: Vec<_> = working_directory().ok().into_iter().chain([self.about.cwd.clone()]).collect();
         let content = with_files(text, typed, &places).map(|content| {
@@ -86,7 +100,8 @@ impl Repl {
         });
         let content = content.and_then(|content| with_resources(&mut self.attachment.client, &session, content));
         let is_sent = content.is_ok();
-        self.send(content, when, expand)?;
+        let sent = TypedPrompt { line: line.to_owned(), ran: self.ran.clone(), comes_back: when.is_none() };
+        self.send(content, when, expand, sent)?;
         for name in mention::missing(typed, &places).into_iter().filter(|_| is_sent) {
             self.say(&format!("@{name}: no such file, sent as plain text"))?;
         }
@@ -106,7 +121,7 @@ impl Repl {
     fn server_prompt(&mut self, server: String, prompt: String, words: String) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
         let content = attachable::prompt(&mut self.attachment.client, &session, server, prompt, words);
-        self.send(content, None, false)
+        self.send(content, None, false, TypedPrompt::default())
     }
 
     fn send(
@@ -114,14 +129,16 @@ impl Repl {
         content: Result<PromptContent, Failure>,
         when: Option<When>,
         expand: bool,
+        typed: TypedPrompt,
     ) -> Result<(), Failure> {
-        self.prompts.send();
-        let session = self.attachment.session.clone();
+        let (session, key) = (self.attachment.session.clone(), Some(key()?));
+        self.prompts.send(key.clone(), typed);
+        let sent_key = key.clone();
         let sent = content.and_then(|content| {
             let with = mention::with(&content);
             // The attachment has brought the variables.
-            let (schema, until, key) = (None, None, Some(key()?));
-            let prompt = Prompt { session, content, when, schema, until, expand, env: Default::default(), key };
+            let (schema, until, awaited, env) = (None, None, false, Default::default());
+            let prompt = Prompt { session, content, when, schema, until, expand, awaited, env, key };
             self.attachment.request(Request::Prompt(prompt)).map(|()| with)
         });
         match sent {
@@ -132,7 +149,7 @@ impl Repl {
             }
             // The typed text is wrong, not the session.
             Err(failure) if failure.exit == Exit::USAGE => {
-                self.prompts.end_request();
+                self.prompts.end_request(sent_key.as_ref());
                 self.complain(failure)
             }
             Err(failure) => Err(failure),
@@ -140,15 +157,22 @@ impl Repl {
     }
 
     fn compact(&mut self, focus: Option<String>) -> Result<(), Failure> {
-        self.prompts.send();
-        let session = self.attachment.session.clone();
-        self.attachment.request(Request::Compact(Compact { session, focus, key: Some(key()?) }))
+        let (session, key) = (self.attachment.session.clone(), Some(key()?));
+        self.prompts.send(key.clone(), TypedPrompt::default());
+        self.attachment.request(Request::Compact(Compact { session, focus, key }))
     }
 
-    fn continue_turn(&mut self) -> Result<(), Failure> {
+    /// Goes on; with a number, sends that draft of the list alone.
+    fn continue_turn(&mut self, n: Option<usize>) -> Result<(), Failure> {
+        let prompt = match n.map(|n| self.prompts.listed(n)) {
+            None => None,
+            Some(Some((prompt, true))) => Some(prompt.clone()),
+            Some(Some((_, false))) => return self.say("it is queued already; /queue lists the drafts too"),
+            Some(None) => return self.say("no such draft; /queue lists them"),
+        };
         self.turn.continuing = true;
         let session = self.attachment.session.clone();
-        self.attachment.request(Request::Continue(Keyed { session, key: Some(key()?) }))
+        self.attachment.request(Request::Continue(Continue { session, prompt, key: Some(key()?) }))
     }
 
     /// Runs a command that is answered at once, or by events.
@@ -156,9 +180,9 @@ impl Repl {
         match slash {
             Slash::Compact(focus) => self.compact(focus),
             Slash::ServerPrompt { server, prompt, words } => self.server_prompt(server, prompt, words),
-            Slash::Continue => self.continue_turn(),
-            Slash::Steer(text) => self.prompt(text, typed, Some(When::Steer), false),
-            Slash::Interrupt(text) => self.prompt(text, typed, Some(When::Interrupt), false),
+            Slash::Continue(n) => self.continue_turn(n),
+            Slash::Steer(text) => self.prompt(text, typed, typed, Some(When::Steer), false),
+            Slash::Interrupt(text) => self.prompt(text, typed, typed, Some(When::Interrupt), false),
             Slash::Queue => self.list_queue(),
             Slash::Unqueue(n) => self.unqueue(n),
             Slash::Output(n) => self.output(n),
@@ -187,8 +211,11 @@ impl Repl {
             Slash::Model(None) => self.choose(Target::Model),
             Slash::Provider(None) => self.list_providers(),
             Slash::Model(Some(model)) | Slash::Provider(Some(model)) => self.set_model(model),
+            Slash::Cancel if self.turn.running.is_some() && self.input.above.is_some() => {
+                self.cancel_and_take_back(Some(String::new()))
+            }
             Slash::Cancel => self.attachment.cancel(),
-            Slash::Undo(force) => self.undo(force),
+            Slash::Undo(means) => self.undo(means),
             Slash::Redo(force) => self.redo(force),
             Slash::Sessions => self.list_sessions(),
             Slash::Dir(_, None) => self.list_directories(),
@@ -217,9 +244,11 @@ impl Repl {
         self.set(Set { add_directories, remove_directories, ..Set::default() })
     }
 
-    fn undo(&mut self, force: bool) -> Result<(), Failure> {
+    fn undo(&mut self, means: UndoMeans) -> Result<(), Failure> {
         let session = self.attachment.session.clone();
-        self.attachment.request(Request::Undo(Undo { session, force, key: Some(key()?), ..Undo::default() }))
+        let uncertain = Some(if means == UndoMeans::Keep { Uncertain::Keep } else { Uncertain::Ask });
+        let force = means == UndoMeans::Force;
+        self.attachment.request(Request::Undo(Undo { session, uncertain, force, key: Some(key()?), ..Undo::default() }))
     }
 
     fn redo(&mut self, force: bool) -> Result<(), Failure> {
@@ -227,9 +256,9 @@ impl Repl {
         self.attachment.request(Request::Redo(Redo { session, force, key: Some(key()?) }))
     }
 
-    /// Takes back the N-th queued prompt, or the last one; the event says so.
+    /// Takes back the N-th prompt of the list, or the last queued one; the event says so.
     fn unqueue(&mut self, n: Option<usize>) -> Result<(), Failure> {
-        let prompt = n.and_then(|n| self.prompts.queue().get(n - 1)).map(|(prompt, _)| prompt.clone());
+        let prompt = n.and_then(|n| self.prompts.listed(n)).map(|(prompt, _)| prompt.clone());
         if n.is_some() && prompt.is_none() {
             return self.say("no such queued prompt; /queue lists them");
         }

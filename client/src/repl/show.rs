@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use linger_protocol::checkpoint::Diff;
 use linger_protocol::method::SessionDiff;
+use linger_protocol::session::Background;
 
 use super::output::page;
 use super::slash::Subcommand;
@@ -25,6 +26,9 @@ use crate::terminal::{clean, clean_line, size, terminal_width};
 /// The user's commands whose output waits for the next prompt; of more the oldest are left out.
 const MAX_RAN: usize = 8;
 
+/// The characters of a background command that are shown.
+const MAX_COMMAND: usize = 60;
+
 /// The bytes of a subcommand's output that are shown; the log of a long session has more, and `linger log` all of it.
 const MAX_SHOWN: u64 = 16 << 20;
 
@@ -35,6 +39,13 @@ the build files, the layout, the tests, the continuous integration. Then write a
 a sentence; the exact commands that build it, run one test, run all tests, format and lint; where what is; conventions that the code \
 shows and a newcomer would miss; what must not be touched. Only what you have seen to be so, nothing that holds for every project. If \
 there is an AGENTS.md, improve it and keep what its authors decided.";
+
+/// A command that runs in the background, in one line.
+pub(super) fn running(background: &Background) -> String {
+    let command: String = clean_line(&background.command).chars().take(MAX_COMMAND).collect();
+    let since = age(background.started_at, now());
+    format!("{} {command}, for {since}", clean_line(background.background.as_str()))
+}
 
 impl Repl {
     /// Shows what a subcommand of this program prints.
@@ -93,7 +104,9 @@ impl Repl {
             ),
             ("cost", money::cost(&info.usage).trim_start_matches("cost ").to_owned()),
             ("queued", if info.queued == 0 { String::new() } else { info.queued.to_string() }),
+            ("drafts", if info.drafts == 0 { String::new() } else { info.drafts.to_string() }),
             ("questions", if info.questions.is_empty() { String::new() } else { info.questions.len().to_string() }),
+            ("background", info.background.iter().map(running).collect::<Vec<_>>().join("; ")),
             ("created", format!("{} ago", age(info.created_at, now()))),
         ];
         let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());

@@ -21,6 +21,17 @@ pub(crate) enum Subcommand {
     Log,
 }
 
+/// The changes that `/undo` takes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UndoMeans {
+    /// Nothing that something else may have changed while a command ran: then it asks.
+    Certain,
+    /// Such files stay, the others are undone.
+    Keep,
+    /// Everything.
+    Force,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Slash {
     /// Shows the commands, or one of them.
@@ -59,20 +70,20 @@ pub(crate) enum Slash {
     Steer(String),
     /// Sends a prompt that interrupts the running step.
     Interrupt(String),
-    /// Lists the queued prompts.
+    /// Lists the queued prompts and the drafts.
     Queue,
-    /// Takes back a queued prompt: the last one, or the N-th of the list.
+    /// Takes back a queued prompt or a draft: the last one, or the N-th of the list.
     Unqueue(Option<usize>),
     /// Shows the whole output of a tool call: of the last one, or the N-th before.
     Output(Option<usize>),
     /// Cancels the running turn.
     Cancel,
-    /// Resumes an interrupted turn, or starts queued prompts.
-    Continue,
+    /// Resumes an interrupted turn, starts queued prompts, or sends drafts: all, or the N-th of the list.
+    Continue(Option<usize>),
     /// Replaces older messages by a summary; the argument says what to keep.
     Compact(Option<String>),
-    /// Undoes the latest changes of files; true also those that were changed since.
-    Undo(bool),
+    /// Undoes the latest changes of files.
+    Undo(UndoMeans),
     /// Makes the undone changes again; true also those that were changed since.
     Redo(bool),
     /// Makes a fork, at a message or a prompt, and enters it.
@@ -145,18 +156,18 @@ const COMMANDS: &[Row] = &[
     ),
     ("/steer", "TEXT", "send a prompt before the next step (Alt-S)", None),
     ("/interrupt", "TEXT", "send a prompt now; cancels the running step", None),
-    ("/queue", "", "list the queued prompts", None),
+    ("/queue", "", "list the queued prompts and the drafts", None),
     ("/unqueue", "[N]", "remove the last queued prompt, or the N-th", None),
     ("/cancel", "", "cancel the running turn", None),
-    ("/continue", "", "resume a turn, or start queued prompts", None),
+    ("/continue", "[N]", "resume a turn, or send the drafts, or the N-th", None),
     ("/compact", "[WHAT TO KEEP]", "replace older messages with a summary", None),
     ("/uncompact", "", "undo the last summary, if it all still fits", None),
     ("/init", "[WORDS]", "have the model write AGENTS.md", None),
     ("/diff", "[TURN]", "show this session's file changes", None),
-    ("/undo", "[--force]", "undo the last turn's file changes", Some(Argument::Words(&["--force"]))),
+    ("/undo", "[--keep|--force]", "undo the last turn's file changes", Some(Argument::Words(&["--keep", "--force"]))),
     ("/redo", "[--force]", "redo the undone changes", Some(Argument::Words(&["--force"]))),
     ("/fork", "[MESSAGE]", "continue in a fork, from here or from a message", None),
-    ("/rewind", "[N [--files]]", "go back to a prompt; alone: list the prompts", Some(Argument::Words(&["--files"]))),
+    ("/rewind", "[N [--files]]", "go back before prompt N, 1 the latest; or list", Some(Argument::Words(&["--files"]))),
     ("/tree", "[N]", "list this session's forks, or switch to one", None),
     ("/merge", "[CHILD]", "merge a child's git worktree; alone: choose", Some(Argument::Names(Names::Merges))),
     ("/output", "[N]", "show the last tool's full output, or the N-th", None),
@@ -231,10 +242,10 @@ pub(crate) fn parse(line: &str) -> Option<Result<Slash, String>> {
         "/unqueue" => number(argument).map(Slash::Unqueue),
         "/output" => number(argument).map(Slash::Output),
         "/cancel" => none(argument, name).map(|()| Slash::Cancel),
-        "/continue" => none(argument, name).map(|()| Slash::Continue),
+        "/continue" => number(argument).map(Slash::Continue),
         "/compact" => Ok(Slash::Compact(rest)),
         "/uncompact" => none(argument, name).map(|()| Slash::Uncompact),
-        "/undo" => force(argument).map(Slash::Undo),
+        "/undo" => undo(argument.as_deref()).map(Slash::Undo),
         "/redo" => force(argument).map(Slash::Redo),
         "/fork" => Ok(Slash::Fork(argument)),
         "/rewind" => rewind(rest.as_deref()),
@@ -278,11 +289,20 @@ fn rewind(rest: Option<&str>) -> Result<Slash, String> {
     }
 }
 
+fn undo(argument: Option<&str>) -> Result<UndoMeans, String> {
+    match argument {
+        None => Ok(UndoMeans::Certain),
+        Some("--keep") => Ok(UndoMeans::Keep),
+        Some("--force") => Ok(UndoMeans::Force),
+        Some(other) => Err(format!("unknown option {other}; `linger undo` in a shell takes --call and --file")),
+    }
+}
+
 fn force(argument: Option<String>) -> Result<bool, String> {
     match argument.as_deref() {
         None => Ok(false),
         Some("--force") => Ok(true),
-        Some(other) => Err(format!("unknown option {other}; `linger undo` in a shell takes --call and --file")),
+        Some(other) => Err(format!("unknown option {other}; only --force is known")),
     }
 }
 
@@ -351,7 +371,7 @@ mod tests {
         assert_eq!(parse("/thinking hide"), Some(Ok(Slash::Thinking(Some(Thinking::Hide)))));
         assert!(parse("/thinking no").unwrap().unwrap_err().contains("show, hide or summary"));
         assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
-        for command in ["/mcp", "/continue", "/queue", "/cancel", "/uncompact", "/sessions", "/permissions"] {
+        for command in ["/mcp", "/queue", "/cancel", "/uncompact", "/sessions", "/permissions"] {
             assert!(parse(command).unwrap().is_ok(), "{command}");
             let refused = parse(&format!("{command} and then")).unwrap().unwrap_err();
             assert!(refused.contains("takes no argument"), "{refused}");

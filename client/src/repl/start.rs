@@ -74,11 +74,13 @@ pub(crate) fn repl(client: Client, capabilities: &Capabilities, info: Info) -> R
         about: About::default(),
         turn: Turn::default(),
         prompts: Prompts::default(),
+        returning: None,
         asking: Asking { questions: Questions::with_lines(), is_shown: false, request: 0, writing: None },
         open: false,
         picking: None,
         ran: Vec::new(),
         caught_up: false,
+        has_background: false,
         rests: false,
     };
     repl.enter(info);

@@ -15,7 +15,7 @@ use super::editor::{PROMPT, Workspace};
 use super::keys::Keys;
 use super::outputs::Outputs;
 use super::picker::Picker;
-use super::prompts::Prompts;
+use super::prompts::{Prompts, Returning};
 use crate::error::Failure;
 use crate::follow::Attachment;
 use crate::input::Input;
@@ -46,6 +46,8 @@ pub(super) struct Repl {
     pub(super) about: About,
     pub(super) turn: Turn,
     pub(super) prompts: Prompts,
+    /// A cancel of ours after which queued prompts come back into the line; no line is read meanwhile.
+    pub(super) returning: Option<Returning>,
     pub(super) asking: Asking,
     /// Whether a line is being read.
     pub(super) open: bool,
@@ -55,6 +57,8 @@ pub(super) struct Repl {
     pub(super) ran: Vec<ContentBlock>,
     /// Whether the replay is over.
     pub(super) caught_up: bool,
+    /// Whether commands may run in the background: asked when a turn ends.
+    pub(super) has_background: bool,
     /// Whether memory was given back since the last event.
     pub(super) rests: bool,
 }
@@ -127,7 +131,8 @@ impl Repl {
         if info.state == State::Idle && info.stop_reason.is_none() {
             self.renderer.is_of_new_session();
         }
-        self.prompts = Prompts::new(info.queued);
+        self.prompts = Prompts::new(info.queued, info.drafts);
+        self.returning = None;
         self.about = About {
             label: info.name.unwrap_or_else(|| info.session.to_string()),
             cwd: info.cwd,
@@ -142,6 +147,7 @@ impl Repl {
         self.picking = None;
         self.set_writing(None);
         self.caught_up = false;
+        self.has_background = !info.background.is_empty();
         // A key that was pressed for a question of the session before answers nothing.
         self.asking.request += 1;
         self.unask();

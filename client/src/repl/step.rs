@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use linger_protocol::event::{EventBody, Notice, NoticeCode};
 use linger_protocol::footprint;
 use linger_protocol::method::{SessionMerge, SessionPrompt};
+use linger_protocol::session::{Compact, Prompt};
 use linger_protocol::{RpcError, error::Code};
 use serde_json::value::RawValue;
 
+use super::prompts::TypedPrompt;
 use super::state::Repl;
 use crate::connect::{RECONNECTING, parse};
 use crate::environment::now;
@@ -101,13 +103,22 @@ impl Repl {
     }
 
     fn answer(&mut self, request: Request, answer: Result<Box<RawValue>, RpcError>) -> Result<(), Failure> {
-        if let Request::Prompt(_) | Request::Compact(_) = request {
-            self.prompts.end_request();
+        let typed = match &request {
+            Request::Prompt(Prompt { key, .. }) | Request::Compact(Compact { key, .. }) => {
+                self.prompts.end_request(key.as_ref())
+            }
+            _ => TypedPrompt::default(),
+        };
+        if let Request::Cancel(_) = request {
+            self.cancel_answered();
         }
         match (request, answer) {
             (Request::Prompt(_) | Request::Compact(_), Ok(raw)) => {
-                self.prompts.accept(parse::<SessionPrompt>(&raw)?.prompt);
+                self.prompts.accept(parse::<SessionPrompt>(&raw)?.prompt, typed);
+                self.ask_back()?;
             }
+            // One that another client has taken or sent meanwhile is not ours any more.
+            (Request::Unqueue(unqueue), answer) => self.came_back(unqueue.prompt.as_ref(), answer.is_ok()),
             (Request::Continue(_), Ok(_)) => self.prompts.release(),
             (Request::Merge(_), Ok(raw)) => self.say(&worktree::takes_back(&parse::<SessionMerge>(&raw)?))?,
             (_, Ok(_)) => {}
@@ -127,6 +138,7 @@ impl Repl {
                 }
             }
         }
+        self.follow_queue()?;
         self.sign()
     }
 
@@ -143,7 +155,9 @@ impl Repl {
         self.open = false;
         self.terminal.line_read();
         let exit = self.obey(line)?;
-        if exit.is_none() {
+        if self.returning.is_some() {
+            self.reopen_line()?;
+        } else if exit.is_none() {
             self.open_prompt()?;
             self.show_live()?;
         }

@@ -77,7 +77,7 @@ impl Repl {
         let client = &mut self.attachment.client;
         Ok(match names {
             Names::Models => {
-                let rows = client.call(&ModelList(Models { all: true, model: None }))?;
+                let rows = client.call(&ModelList(Models { all: true, ..Models::default() }))?;
                 let ready = rows.into_iter().filter(|row| row.ready && !row.model.ends_with("/MODEL"));
                 ready
                     .map(|row| {
@@ -88,7 +88,7 @@ impl Repl {
             }
             Names::Efforts => {
                 let model = Some(self.about.model.clone());
-                let rows = client.call(&ModelList(Models { all: false, model }))?;
+                let rows = client.call(&ModelList(Models { model, ..Models::default() }))?;
                 let efforts = rows.into_iter().flat_map(|row| row.efforts);
                 std::iter::once(Effort::Auto).chain(efforts).map(|effort| Choice::new(effort.name(), "")).collect()
             }
@@ -159,7 +159,7 @@ impl Repl {
             InputLine::End => return self.leave().map(Some),
             InputLine::Picked(chosen) => chosen,
             InputLine::Text { text, .. } => picking.picker.find(&text),
-            InputLine::Garbled | InputLine::Ran(_) | InputLine::NotRun => None,
+            InputLine::Garbled | InputLine::Ran(_) | InputLine::NotRun | InputLine::Stopped(_) => None,
         };
         match (picking.target, chosen) {
             (_, None) => self.say("nothing was selected")?,
@@ -187,6 +187,7 @@ impl Repl {
             unattended: Some(self.about.unattended),
             agent,
             env: self.attachment.client.session_env(),
+            login_env: self.attachment.client.lacks_env(),
             umask: Some(umask()),
             key: Some(key()?),
             ..Create::default()

@@ -20,7 +20,7 @@ impl Repl {
         let session = self.attachment.session.clone();
         // The fork begins with the text that is on the screen.
         let is_shown = at.is_none() && self.turn.running.is_none();
-        let fork = Fork { session, at, name: None, key: Some(key()?) };
+        let fork = Fork { session, at, name: None, cwd: None, key: Some(key()?) };
         match self.attachment.client.call_raw(&SessionFork(fork))? {
             Ok(made) => {
                 let made = parse::<SessionFork>(&made)?;
@@ -51,12 +51,15 @@ impl Repl {
             for line in prompts(&rows, now(), true) {
                 self.say(&line)?;
             }
-            return self.say("/rewind N goes back to just before that prompt; --files restores files too");
+            return self.say(
+                "1 is the latest prompt; /rewind N goes back to just before prompt N, --files restores files too",
+            );
         };
         let Some(row) = rows.get(number - 1) else {
-            return self.say("no such prompt; /rewind lists them");
+            return self.say("no such prompt; /rewind lists them, 1 is the latest");
         };
-        let rewind = Rewind { session, to: Some(row.prompt.clone()), files, force: false, key: Some(key()?) };
+        self.say(&format!("going back to before \"{}\"", quoted(&row.text)))?;
+        let rewind = Rewind { session, to: Some(row.prompt.clone()), files, key: Some(key()?), ..Rewind::default() };
         // The event says that it went back.
         match self.attachment.client.call_raw(&SessionRewind(rewind))? {
             Ok(_) => Ok(()),

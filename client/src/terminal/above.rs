@@ -276,6 +276,16 @@ impl Above {
         let _ = write(&mut std::io::stdout().lock(), &erase);
         self.end();
     }
+
+    /// Takes the prompt and an unfinished line off the screen: the line editor has begun a row below them.
+    pub(crate) fn take_back_line(&self, prompt: &str, line: &str, size: Size) {
+        let (rows, _) = place(prompt.chars().chain(line.chars()), size.columns);
+        // The last one is erased with the prompt.
+        let erase = UP.repeat(rows);
+        // A terminal that has gone shows nothing.
+        let _ = write(&mut std::io::stdout().lock(), &erase);
+        self.take_back(size);
+    }
 }
 
 impl Drawing {

@@ -42,7 +42,7 @@ impl Fake {
     pub fn start(scripts: Vec<Script>) -> Self {
         let home = private_directory();
         let listener = UnixListener::bind(home.path().join("s")).unwrap();
-        let lock = lock(&home.path().join(".local/share/linger"));
+        let lock = lock(&home.path().join(".local/share/linger"), &home.path().join("s"));
         configure(&home.path().join(".config/linger"));
         let thread = std::thread::spawn(move || {
             for script in scripts {
@@ -95,10 +95,11 @@ impl Fake {
     }
 }
 
-/// The daemon's lock, as a keeper holds it.
-fn lock(data: &Path) -> File {
+/// The daemon's lock, as a keeper holds it; it names the socket.
+fn lock(data: &Path, socket: &Path) -> File {
     std::fs::create_dir_all(data).unwrap();
-    let lock = File::create(data.join("lingerd.lock")).unwrap();
+    let mut lock = File::create(data.join("lingerd.lock")).unwrap();
+    lock.write_all(json!({ "pid": std::process::id(), "socket": socket }).to_string().as_bytes()).unwrap();
     lock.lock().unwrap();
     rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     lock

@@ -9,6 +9,7 @@
     unreachable_pub
 )]
 
+mod drafts;
 #[path = "../fake/mod.rs"]
 mod fake;
 mod questions;

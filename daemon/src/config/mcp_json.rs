@@ -198,7 +198,7 @@ fn server(name: &str, place: JsonPlace<'_>, root: &Path) -> Result<Option<Value>
         }
     }
     if let Some(cwd) = cwd {
-        put("cwd", json!(root.join(cwd)));
+        put("cwd", json!(linger_protocol::path::text(&root.join(cwd))));
     }
     if let Some(timeout) = timeout {
         put("timeout_s", json!(timeout.div_ceil(1000).max(1)));

@@ -16,7 +16,9 @@ use tokio::time::timeout;
 use super::store::WorkspaceNow as Now;
 use super::{Config, ConfigStore, Hook, HookEvent};
 use crate::question::permission::limit::{self, Limit};
-use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Unasked, Verdict, decide};
+use crate::question::permission::{
+    CallInfo, PartMet, ResolvedAccess, Rule, Rules, Unasked, Verdict, decide, parts_met,
+};
 use crate::sys::disk;
 use crate::sys::task;
 use crate::tool::handle::Entry;
@@ -127,14 +129,38 @@ impl Policy {
                 match verdict {
                     // What it would narrow is unknown.
                     Verdict::Allow { .. } if call.access != Access::Nothing && is_broken(files.as_deref()) => {
-                        Verdict::Ask { rule: Some(BROKEN.to_owned()) }
+                        Verdict::Ask { rule: Some(BROKEN.to_owned()), why: None }
                     }
                     verdict => verdict,
                 }
             }
             // Without a readable configuration the rules are unknown.
-            Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()) },
+            Err(_) => Verdict::Ask { rule: Some("the configuration cannot be read".to_owned()), why: None },
         }
+    }
+
+    /// The parts of a command line that decide on it, each with the rule that it meets.
+    pub fn parts_met(
+        &self,
+        Settled { grants, denied, .. }: Settled<'_>,
+        call: &CallInfo<'_>,
+        resolved: &ResolvedAccess,
+        workspace: &Workspace,
+    ) -> Vec<PartMet> {
+        let Ok(config) = self.config.current() else { return Vec::new() };
+        let tools = self.config.tools().current();
+        let parsed = |rules: &[String]| -> Vec<Rule> {
+            rules.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect()
+        };
+        let (mut grants, mut denied) = (parsed(grants), parsed(denied));
+        if let Some(always) = config.always(workspace.rules_root()) {
+            grants.extend(always.allow.iter().cloned());
+            denied.extend(always.deny.iter().cloned());
+        }
+        let files = self.config.workspace(workspace.rules_root());
+        let mut rules = rules(&config, files.as_deref()).into_owned();
+        rules.deny.extend(denied);
+        parts_met(&rules, &grants, call, resolved)
     }
 
     /// Why what these skills let a turn do leaves a call out. A rule that cannot be read covers nothing.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -33,6 +33,9 @@ const MAX_MODEL: usize = 256;
 
 /// How long a turn waits for a provider's list after the first answer.
 const LIST_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a provider's list is used before it is fetched again.
+const LIST_KEPT: Duration = Duration::from_secs(300);
 
 /// The largest file of lists, in bytes.
 const MAX_STORED: u64 = 16 << 20;
@@ -64,6 +67,8 @@ pub struct Providers {
     catalogue: Mutex<Option<(Arc<Config>, Arc<Catalogue>)>>,
     /// The providers and models that were asked for their lists.
     listed: Mutex<BTreeSet<String>>,
+    /// When the lists of providers were last renewed for an editor.
+    renewed: Mutex<BTreeMap<String, Instant>>,
     /// Wakes turns that wait for a key, a model or a configuration.
     pub changed: watch::Sender<()>,
     /// Replaces all models in tests.
@@ -86,6 +91,7 @@ impl Providers {
             clients,
             catalogue,
             listed: Mutex::default(),
+            renewed: Mutex::default(),
             changed,
             #[cfg(test)]
             script: std::sync::OnceLock::new(),
@@ -221,10 +227,20 @@ impl Providers {
     }
 
     /// Takes the lists that earlier daemons stored.
-    async fn restore_lists(&self, catalogue: &Catalogue) {
+    pub async fn restore_lists(&self, catalogue: &Catalogue) {
         let file = self.config.places().model_lists();
         let read = task::spawn_blocking(move || read_lists(&file)).await;
         catalogue.restore_lists(read.ok().flatten().unwrap_or_default());
+    }
+
+    /// Whether a provider's list is to be fetched again; notes that it is.
+    pub fn takes_renewal(&self, provider: &str) -> bool {
+        let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = renewed.get(provider).is_none_or(|at| at.elapsed() >= LIST_KEPT);
+        if is_old {
+            renewed.insert(provider.to_owned(), Instant::now());
+        }
+        is_old
     }
 
     /// Stores the lists that providers have given.

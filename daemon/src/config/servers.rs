@@ -53,7 +53,7 @@ fn with_server(text: &str, add: &Add) -> Result<String, EditError> {
         let env: InlineTable = env.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str()))).collect();
         new.insert("env", value(env));
     }
-    cwd.iter().for_each(|cwd| drop(new.insert("cwd", value(cwd.to_string_lossy().as_ref()))));
+    cwd.iter().for_each(|cwd| drop(new.insert("cwd", value(linger_protocol::path::text(cwd).as_ref()))));
     url.iter().for_each(|url| drop(new.insert("url", value(url))));
     servers.insert(server, Item::Table(new));
     Ok(document.to_string())

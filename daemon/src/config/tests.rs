@@ -356,6 +356,17 @@ fn a_model_of_a_provider_that_is_not_there_is_named_with_its_place() {
 }
 
 #[test]
+fn a_rule_that_an_answer_wrote_is_exact_and_nobody_is_warned() {
+    let config = parse(
+        "[workspaces.\"/p\"]\nallow = [\"bash(wc -l *)\", \"bash(touch *)\", \"bash(*)\", \"bash(python3)\", \"bash(cargo test:*)\"]\ndeny = [\"bash(rm x*)\", \"bash(**)\"]",
+    );
+    assert_eq!(config.unwrap().warnings, Vec::<String>::new());
+    // What allows more than was shown is named.
+    let config = parse("[workspaces.\"/p\"]\nallow = [\"bash(git:*)\"]").unwrap();
+    assert!(config.warnings.concat().contains("allows more than it says"), "{:?}", config.warnings);
+}
+
+#[test]
 fn what_has_no_effect_is_named() {
     let config =
         parse("[permissions]\nallow = [\n  \"bash(npm run *)\",\n]\ndeny = [\"Read(x)\", \"mcp__x__*\"]").unwrap();

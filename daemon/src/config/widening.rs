@@ -110,6 +110,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("gateway.public_url", Other, "the gateway answers under this name"),
     ("gateway.origins", Added, "pages of this origin may use the gateway, with a token"),
     ("gateway.max_connections", Never, ""),
+    ("gateway.models", Never, ""),
     ("files.*", Other, "an agent, command, tool or skill"),
     ("mcp.*", Other, "an MCP server that linger starts or calls"),
 ];

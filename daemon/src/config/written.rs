@@ -389,8 +389,9 @@ impl ConfigFile {
             for (name, list, allows) in [("allow", &rules.allow, true), ("deny", &rules.deny, false)] {
                 for (i, rule) in list.iter().enumerate() {
                     let line = source.line(&["workspaces", &root, name, &format!("[{i}]")]);
-                    let caution = || rule.caution(names).filter(|_| allows);
-                    let warning = rule.warning(allows, names).or_else(caution);
+                    // An answer means exactly what it says: only what can never match, or allows more than was shown, is worth a word.
+                    let caution = || rule.caution(names);
+                    let warning = rule.matches_nothing(names).or_else(caution).filter(|_| allows);
                     let told = |text| format!("config.toml:{line}: workspaces.\"{root}\".{name}: {text}");
                     warnings.extend(warning.map(told));
                 }

@@ -42,6 +42,7 @@ pub struct ServerConfig {
     /// Its variables, beside those that every program needs.
     pub env: BTreeMap<String, String>,
     /// Its directory; absent: the root of the workspace.
+    #[serde(with = "linger_protocol::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
     /// The address of a server that runs already.
     pub url: Option<String>,
@@ -241,7 +242,7 @@ impl ServerConfig {
     pub fn identity(&self, of: Option<&Path>) -> String {
         let Self { command, args, env, cwd, url, headers, .. } = self;
         let mut server = serde_json::json!({
-            "command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers,
+            "command": command, "args": args, "env": env, "cwd": cwd.as_deref().map(linger_protocol::path::text), "url": url, "headers": headers,
         });
         if let (Some(root), Some(server)) = (of, server.as_object_mut()) {
             server.insert("workspace".to_owned(), serde_json::json!(root));

@@ -21,7 +21,8 @@ use super::ledger::Ledger;
 use super::mark::OWNER;
 use super::running::{self, ENDED, RunningChild};
 use super::spawn::{Children, Spawn};
-use super::{storm, strays};
+use super::strays::Stray;
+use super::{oom, storm, strays};
 use crate::fault;
 use crate::sys::disk;
 use crate::sys::task;
@@ -71,6 +72,12 @@ pub(super) struct Group {
     leader: Option<Pid>,
     /// The process group; absent once killed.
     pub(super) group: Option<Pid>,
+    /// The value of [`strays::CALL`] in its environment.
+    call: String,
+    /// Its program and arguments, with a NUL between them.
+    line: Vec<u8>,
+    /// The processes that it left behind, once it has ended.
+    left: Vec<Stray>,
 }
 
 /// A running child and its process group.
@@ -147,6 +154,11 @@ impl Process {
         self.group.wait().await
     }
 
+    /// The processes that the child left behind when it ended by itself, and that were ended then.
+    pub fn left(&self) -> &[Stray] {
+        &self.group.left
+    }
+
     /// Sends the group SIGTERM, discards its output for [`GRACE`], then kills it.
     pub async fn end(mut self) {
         self.group.terminate();
@@ -203,17 +215,23 @@ impl Group {
             // For a child that moved itself to another group. Tokio reaps a dropped child.
             .kill_on_drop(true);
         fault::point("child.before_spawn");
+        let limit = storm::begin();
         let child = command.spawn()?;
         fault::point("child.spawned");
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            storm::limit(group);
-            running.push(RunningChild { pid: group, call });
+            if let Some(limit) = limit {
+                limit.hold(group);
+            }
+            oom::prefer(group);
+            running.push(RunningChild { pid: group, call: call.clone() });
             drop(running);
             ledger.add(group, started_for.clone());
         }
         // From here on dropping `Self` ends the child. `command` holds the other ends of the pipes until the return.
-        Ok(Self { child, ledger: ledger.clone(), leader: group, group })
+        let words = args.iter().map(|arg| arg.as_ref().as_encoded_bytes());
+        let line = std::iter::once(name.as_bytes()).chain(words).collect::<Vec<_>>().join(&0);
+        Ok(Self { child, ledger: ledger.clone(), leader: group, group, call, line, left: Vec::new() })
     }
 
     /// The child's process id; 0 if unknown.
@@ -225,6 +243,9 @@ impl Group {
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         fault::point("child.ended");
+        if let Some(group) = self.group {
+            self.left = strays::left_by(&self.call, group, &self.line).await;
+        }
         self.kill();
         status
     }

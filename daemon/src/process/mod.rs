@@ -6,10 +6,12 @@
 //! A process that leaves the group (`setsid`) stays a descendant ([`adopt_orphans`]) and ends with its call ([`strays`]), or at the
 //! next start: [`end_left_behind`] and [`ledger`] find it.
 
+mod below;
 mod child;
 pub mod finish;
 pub mod ledger;
 pub mod mark;
+mod oom;
 mod running;
 pub mod server;
 mod spawn;
@@ -18,12 +20,14 @@ mod strays;
 
 use std::io;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions};
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use below::children;
 pub use child::{Input, Process, READ_SIZE, Stderr};
 pub use finish::{End, Finished};
 pub use mark::{OWNER, end_left_behind};
+pub use strays::Stray;
 
 /// Makes this process the sub-reaper of all its descendants, so that [`crate::sys::peer`] can trace each back to it.
 /// The future reaps orphans that end, and ends those whose call has ended, until it is dropped.
@@ -65,32 +69,6 @@ fn has_ended_child() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     // Without children it fails with ECHILD.
     rustix::process::waitid(WaitId::All, options).is_ok_and(|ended| ended.is_some())
-}
-
-/// The children of this process, including adopted ones; fails if `/proc` cannot be read. Empty on systems other than Linux.
-pub fn children() -> io::Result<Vec<Pid>> {
-    let mut children = Vec::new();
-    let threads = match std::fs::read_dir("/proc/self/task") {
-        Ok(threads) => threads,
-        Err(error) if gone(&error) => return Ok(children),
-        Err(error) => return Err(error),
-    };
-    for thread in threads {
-        let list = match std::fs::read_to_string(thread?.path().join("children")) {
-            Ok(list) => list,
-            // The thread ended in the meantime; another thread has its children.
-            Err(error) if gone(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        children.extend(list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
-    }
-    Ok(children)
-}
-
-fn gone(error: &io::Error) -> bool {
-    [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[cfg(test)]

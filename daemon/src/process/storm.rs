@@ -2,7 +2,9 @@
 //!
 //! Each child gets `RLIMIT_NPROC`, which all it starts inherits and none can raise. The kernel counts the threads of the user, not
 //! those of the child, and of users of the same number in other containers too; so the limit is what the whole system runs when the
-//! child starts, and [`MORE`]. Another bound: a storm within the process group of its call ends with that at its time-out or
+//! child starts, and [`MORE`]. The child begins with it, because the daemon has it while it starts the child ([`begin`]); that none
+//! can raise it again is set from outside at once ([`hold`]). To set both between fork and exec would take a real fork, which copies
+//! the page tables of the whole daemon and doubles the time of a start. Another bound: a storm within the process group of its call ends with that at its time-out or
 //! a cancel, because the kernel lets no process fork that was sent SIGKILL.
 //!
 //! The kernel does not hold root to this limit. A container or a service that runs as root has one of its own (`pids.max`,
@@ -11,26 +13,61 @@
 
 use rustix::process::Pid;
 #[cfg(target_os = "linux")]
-use rustix::process::{Resource, Rlimit, prlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 /// Threads that a child and the rest of the user may add to those that run: more than a build with a compiler for each of 128
 /// processors has, and too few to fill a machine's table of processes, of which the smallest default is 32,768.
 #[cfg(target_os = "linux")]
 const MORE: u64 = 4096;
 
-/// Limits the processes of a child that was started just now, before it has run a line of what it was given.
-/// A child that may not be limited, such as one that runs as another user, is as it is.
+/// The daemon's own limit before it started a child, and the lower one.
 #[cfg(target_os = "linux")]
-pub(super) fn limit(child: Pid) {
-    let Some(most) = std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| running(&text)) else { return };
-    let now = rustix::process::getrlimit(Resource::Nproc);
+pub(super) struct LoweredLimit {
+    before: Rlimit,
+    limit: Rlimit,
+}
+
+/// Lowers the daemon's own limit until the result is dropped or held: what is started meanwhile inherits it. Only the one that may be
+/// raised again, and not below what runs, so that the daemon itself goes on. For one child at a time.
+#[cfg(target_os = "linux")]
+pub(super) fn begin() -> Option<LoweredLimit> {
+    let most = std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| running(&text))?;
+    let before = getrlimit(Resource::Nproc);
     let within = |limit: Option<u64>| Some(limit.unwrap_or(u64::MAX).min(most + MORE));
-    let limit = Rlimit { current: within(now.current), maximum: within(now.maximum) };
-    let _as_it_is = prlimit(Some(child), Resource::Nproc, limit);
+    let limit = Rlimit { current: within(before.current), maximum: within(before.maximum) };
+    setrlimit(Resource::Nproc, Rlimit { current: limit.current, ..before }).ok()?;
+    Some(LoweredLimit { before, limit })
+}
+
+#[cfg(target_os = "linux")]
+impl LoweredLimit {
+    /// Takes from the child the right to raise the limit that it began with.
+    /// A child that may not be limited, such as one that runs as another user, is as it is.
+    pub(super) fn hold(self, child: Pid) {
+        let _as_it_is = prlimit(Some(child), Resource::Nproc, self.limit);
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for LoweredLimit {
+    fn drop(&mut self) {
+        let _as_it_is = setrlimit(Resource::Nproc, self.before);
+    }
+}
+
+/// Nothing limits the processes of a child on this system.
+#[cfg(not(target_os = "linux"))]
+pub(super) struct LoweredLimit;
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn begin() -> Option<LoweredLimit> {
+    None
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn limit(_: Pid) {}
+impl LoweredLimit {
+    pub(super) fn hold(self, _: Pid) {}
+}
 
 /// The threads that the system has, of `/proc/loadavg` (proc(5)): three averages, those that run of those there are, the last id.
 #[cfg(target_os = "linux")]

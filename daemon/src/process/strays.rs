@@ -9,10 +9,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use linger_protocol::id::SessionId;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::below::children;
 use super::mark::{self, Kin};
 use super::running;
 use crate::fault;
@@ -28,6 +30,94 @@ const WORD: usize = 12;
 
 /// The calls that ran when an adopted process without a name was first seen, by process id and start time.
 static SEEN: Mutex<BTreeMap<(u32, u64), Vec<String>>> = Mutex::new(BTreeMap::new());
+
+/// Processes of one call that are counted, and characters of the command line of each: enough to know it again.
+const COUNTED: usize = 1000;
+const LINE: usize = 80;
+
+/// How often it is looked at a copy of the shell that has started nothing, and how long after one another.
+const ATTEMPTS: usize = 6;
+const ATTEMPT: Duration = Duration::from_millis(10);
+
+/// A process that a command left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Its process id.
+    pub pid: u32,
+    /// The beginning of its command line, as it may be: with what does not print.
+    pub line: String,
+}
+
+/// The processes that the leader of `group`, which has ended, leaves behind: those of its group and those with its name. Of processes
+/// that started one another the first one counts, but of a copy of the leader (a subshell, whose command line `line` is the leader's)
+/// those that it started. Empty where the daemon does not adopt them.
+pub(super) async fn left_by(call: &str, group: Pid, line: &[u8]) -> Vec<Stray> {
+    let mut found = LeftBehind::default();
+    for _ in 0..ATTEMPTS {
+        found = look(call, group, line);
+        if !found.has_copy {
+            break;
+        }
+        // A copy may be about to become the program that is meant.
+        tokio::time::sleep(ATTEMPT).await;
+    }
+    found.strays
+}
+
+#[derive(Default)]
+struct LeftBehind {
+    strays: Vec<Stray>,
+    /// Whether one is a copy of the leader that has started nothing.
+    has_copy: bool,
+}
+
+fn look(call: &str, group: Pid, line: &[u8]) -> LeftBehind {
+    let orphans = children().unwrap_or_default().into_iter().filter(|child| !running::is_own(*child));
+    let mut left = LeftBehind::default();
+    for orphan in orphans.filter(|orphan| is_left(*orphan, call, group)) {
+        left.name(orphan.as_raw_nonzero().get().cast_unsigned(), line);
+    }
+    left
+}
+
+/// Whether an adopted process belongs to the group, or to the call and to no other.
+fn is_left(orphan: Pid, call: &str, group: Pid) -> bool {
+    if rustix::process::getpgid(Some(orphan)).is_ok_and(|its| its == group) {
+        return true;
+    }
+    let pid = orphan.as_raw_nonzero().get().cast_unsigned();
+    match call_of(pid) {
+        Some(its) => call != of_daemon() && its == call,
+        // It is ended if no call is left that it may belong to.
+        None => {
+            let is_other = |it: &String| it != call && it != of_daemon();
+            let others = running::lock().iter().map(|child| child.call.clone()).filter(is_other).collect();
+            call != of_daemon() && mark::kin(pid) != Kin::Stranger && !may_belong(pid, others)
+        }
+    }
+}
+
+impl LeftBehind {
+    fn name(&mut self, pid: u32, leader: &[u8]) {
+        // One that has ended, or is about to, has none.
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        if line.is_empty() || self.strays.len() >= COUNTED {
+            return;
+        }
+        if line == leader {
+            let started = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+            let before = self.strays.len();
+            started.split_whitespace().filter_map(|pid| pid.parse().ok()).for_each(|pid| self.name(pid, leader));
+            if self.strays.len() > before {
+                return;
+            }
+            self.has_copy = true;
+        }
+        let words = String::from_utf8_lossy(line).replace('\0', " ");
+        self.strays.push(Stray { pid, line: words.chars().take(LINE).collect() });
+    }
+}
 
 /// The value of [`CALL`] for a new child of a tool of `session`, or of the daemon itself.
 pub(super) fn name(session: Option<&SessionId>) -> String {
@@ -52,15 +142,20 @@ pub(super) fn end(adopted: Pid) {
     }
 }
 
-fn may_stay(pid: u32) -> bool {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+/// The value of [`CALL`] in the environment of a process; absent if it has none of this daemon.
+fn call_of(pid: u32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
     let call = variables.find_map(|variable| std::str::from_utf8(variable).ok()?.strip_prefix(CALL)?.strip_prefix('='));
+    call.filter(|call| is_ours(call)).map(ToOwned::to_owned)
+}
+
+fn may_stay(pid: u32) -> bool {
     let running: Vec<String> =
         running::lock().iter().map(|child| child.call.clone()).filter(|call| call != of_daemon()).collect();
-    match call.filter(|call| is_ours(call)) {
+    match call_of(pid) {
         Some(call) if call == of_daemon() => true,
-        Some(call) => running.iter().any(|it| it == call),
+        Some(call) => running.contains(&call),
         // A program that embeds the daemon has no mark, and children of its own.
         None => mark::kin(pid) == Kin::Stranger || may_belong(pid, running),
     }

@@ -225,16 +225,41 @@ async fn a_child_that_closes_its_output_is_still_waited_for() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_child_has_a_limit_of_processes_and_so_has_what_it_starts() {
-    let own = rustix::process::getrlimit(rustix::process::Resource::Nproc).maximum;
-    let own = own.map_or("unlimited".to_owned(), |own| own.to_string());
-    // The limit is set once the child runs: what it starts before it reads a line would be without it.
+async fn a_child_begins_with_a_limit_of_processes_and_so_does_what_it_starts() {
+    // Not while another test starts a child.
+    let nproc = || {
+        let _none = running::lock();
+        rustix::process::getrlimit(rustix::process::Resource::Nproc)
+    };
+    let own = nproc();
+    let limits = "awk '/^Max processes/ { print $3; print $4 }' /proc/self/limits";
+    for round in 0..50 {
+        // The first thing that it does, however late the daemon comes to look at it.
+        let mut process = start("ulimit -Su; setsid bash -c 'ulimit -Su'").await;
+        let text = all(&mut process).await;
+        let numbers: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        assert!(numbers.len() == 2 && numbers.iter().all(|limit| (4096..65_536).contains(limit)), "{round}: {text}");
+    }
+    // That it cannot be raised is set from outside, at once.
+    let hard = own.maximum.map_or("unlimited".to_owned(), |own| own.to_string());
+    let script = format!("while [ $(ulimit -Hu) = {hard} ]; do sleep 0.01; done; setsid {limits}");
+    let mut process = start(&script).await;
+    let text = all(&mut process).await;
+    let numbers: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(numbers.len() == 2 && numbers[0] <= numbers[1] && numbers[1] < 65_536, "{text}");
+    assert_eq!(nproc(), own, "the daemon has its own again");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_is_ended_before_the_daemon_when_memory_runs_out() {
+    let own: i32 = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();
+    let more = (own + 300).min(1000);
+    // Set from outside, at once.
     let script = format!(
-        "while awk '/^Max processes/ {{ exit $4 != \"{own}\" }}' /proc/self/limits; do sleep 0.01; done
-         setsid awk '/^Max processes/ {{ print $3; print $4 }}' /proc/self/limits"
+        "until [ $(cat /proc/$$/oom_score_adj) = {more} ]; do sleep 0.01; done; setsid cat /proc/self/oom_score_adj"
     );
     let mut process = start(&script).await;
-    let limits = all(&mut process).await;
-    let limits: Vec<u64> = limits.lines().map(|line| line.parse().unwrap_or_else(|_| panic!("{limits}"))).collect();
-    assert!(limits.len() == 2 && limits[0] <= limits[1] && (4096..65_536).contains(&limits[1]), "{limits:?}");
+    assert_eq!(all(&mut process).await.trim(), more.to_string());
+    assert_eq!(std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim(), own.to_string());
 }

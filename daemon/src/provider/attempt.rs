@@ -6,6 +6,7 @@
 use linger_protocol::message::Usage;
 
 use super::encoding::Encoding;
+use super::responses::{ForwardDefaults, forwarded_request};
 #[cfg(test)]
 use super::scripted;
 use super::types::{Request, RequestPrefix, StreamEvent};
@@ -55,6 +56,16 @@ impl Provider {
             #[cfg(test)]
             Self::Scripted(script, _) => Stream::Scripted(script.start(request)),
         }
+    }
+
+    /// Begins one attempt at a caller's own request in the format of OpenAI's Responses, `text`. Absent if the provider speaks another
+    /// format; fails with what is wrong with the text.
+    pub fn forward(&self, text: &str, defaults: &ForwardDefaults<'_>) -> Option<Result<Stream, String>> {
+        let Self::Http(endpoint) = self else { return None };
+        let codec = endpoint.codec.forwarding()?;
+        let begin =
+            |request| Stream::Http(driver::HttpStream::with(driver::Endpoint { codec, ..endpoint.clone() }, request));
+        Some(forwarded_request(text, defaults).map(begin))
     }
 }
 

@@ -120,26 +120,38 @@ impl Catalogue {
     /// Adds those of `keys` that a provider names.
     pub fn add_keys<'a>(&self, keys: impl IntoIterator<Item = (&'a str, &'a str)>, from: Bearer) {
         let variables = self.variables();
+        if from == Bearer::Client {
+            self.keys.begin_client();
+        }
         let named = keys.into_iter().filter(|(variable, _)| variables.iter().any(|name| name == variable));
         named.for_each(|(variable, key)| self.keys.insert(variable, key, from));
     }
 
-    /// The model of new sessions.
+    /// The model of new sessions: the configured one, else that of the first preset that can be used. A key that a client brought
+    /// comes after all keys that were there before, so that it makes no other provider the default.
     pub fn default_model(&self) -> Result<String, ResolveError> {
         if let Some(default) = &self.default {
             return Ok(default.clone());
         }
         let preset_first = PRESETS.iter().map(|preset| preset.name);
         let names = preset_first.chain(self.entries.keys().map(String::as_str));
-        let mut models = names.filter_map(|name| {
+        let models = names.filter_map(|name| {
             let entry = self.entries.get(name).filter(|entry| entry.kind != ProviderKind::Demo)?;
-            self.missing(name, entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))
+            let model = self.missing(name, entry).is_none().then_some(format!("{name}/{}", entry.model.as_ref()?))?;
+            Some((self.client_place(name), model))
         });
-        models.next().ok_or_else(|| {
+        models.min_by_key(|(place, _)| *place).map(|(_, model)| model).ok_or_else(|| {
             let with_model = PRESETS.iter().filter(|preset| !preset.model.is_empty() && !preset.variable.is_empty());
             let named = with_model.filter_map(|preset| self.missing(preset.name, self.entries.get(preset.name)?));
             ResolveError::NoModel { variables: named.take(NAMED).map(str::to_owned).collect() }
         })
+    }
+
+    /// The place of a provider's key among those that clients have brought; `None` if it needs none or has one of another source.
+    pub fn client_place(&self, provider: &str) -> Option<u64> {
+        let entry = self.entries.get(provider)?;
+        matches!(self.source(provider, entry), Ok(KeySource::Known(_))).then_some(())?;
+        self.keys.client_place(entry.variable.as_deref()?)
     }
 
     /// Whether requests of a provider can be sent: its key is known, or it needs none.
@@ -273,7 +285,7 @@ impl Catalogue {
 
     /// The rows of `model/list`: each provider with its default model. Connects to local servers to see which ones run.
     pub async fn list(&self) -> Vec<Model> {
-        let default = self.default_model().and_then(|spec| self.resolve(&spec)).map(|resolved| resolved.origin).ok();
+        let default = self.default_origin();
         let mut rows = Vec::new();
         for (name, entry) in &self.entries {
             let model = format!("{name}/{}", entry.model.as_deref().unwrap_or("MODEL"));
@@ -293,6 +305,11 @@ impl Catalogue {
             });
         }
         rows
+    }
+
+    /// The model of new sessions, `provider/model`, if there is one.
+    pub(super) fn default_origin(&self) -> Option<String> {
+        self.default_model().and_then(|spec| self.resolve(&spec)).map(|resolved| resolved.origin).ok()
     }
 
     /// How a model can be asked for answers that fit `schema`.

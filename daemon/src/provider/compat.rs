@@ -133,9 +133,9 @@ impl Compat {
 
     /// The flags that are set, as a JSON object in the order of their names; a flag that is added to the list changes nothing.
     pub fn encoded(&self) -> String {
-        let flags = serde_json::to_value(self).unwrap_or_default();
+        let flags = serde_json::json!(self);
         let set = flags.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-        serde_json::to_string(&set.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+        serde_json::json!(set.collect::<BTreeMap<_, _>>()).to_string()
     }
 
     /// A flag that is set and is not among `known`, those that a wire format reads.

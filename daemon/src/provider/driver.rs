@@ -26,7 +26,7 @@ use super::sse::Framer;
 pub use super::timeouts::Timeouts;
 use super::timeouts::{Deadline, Deadlines, silence};
 use super::transport_error::{failed, failure_of, proxy_auth_required, redirect_failure};
-use super::types::{Codec, Decoder, Failure, FailureClass, Request, StreamEvent};
+use super::types::{Codec, Decoder, Failure, FailureClass, HttpRequest, Request, StreamEvent};
 use super::unstreamed::{Opening, page};
 use crate::diagnostics::secret::{Redactor, Secret};
 use crate::sys::clock;
@@ -139,11 +139,17 @@ impl HttpStream {
     /// Encodes `request`; [`HttpStream::next`] sends it.
     pub fn start(endpoint: &Endpoint, request: &Request<'_>, encoding: &mut Encoding) -> Self {
         let encoded = encoding.encode(endpoint.codec.as_ref(), request);
+        Self::with(endpoint.clone(), encoded)
+    }
+
+    /// An attempt at a request that is encoded already.
+    pub fn with(endpoint: Endpoint, encoded: HttpRequest) -> Self {
         let opening = Opening::new(endpoint.codec.clone());
+        let (redactor, limits) = (endpoint.redactor.clone(), endpoint.limits);
         Self {
-            state: AttemptState::Sending(Box::pin(send(endpoint.clone(), encoded)), opening),
-            redactor: endpoint.redactor.clone(),
-            deadlines: Deadlines::new(endpoint.limits),
+            state: AttemptState::Sending(Box::pin(send(endpoint, encoded)), opening),
+            redactor,
+            deadlines: Deadlines::new(limits),
             events: Vec::new(),
             returned_any: false,
             final_usage: Usage::default(),
@@ -502,7 +508,7 @@ fn with_retry_advice(mut failure: Failure, status: u16, headers: &HeaderMap) -> 
         failure.retry_after = limit_reset(header, clock::now());
     }
     match (header("x-should-retry"), failure.class) {
-        (Some("false"), FailureClass::Overloaded) => failure.class = FailureClass::Rejected,
+        (Some("false"), FailureClass::Overloaded | FailureClass::RateLimited) => failure.class = FailureClass::Rejected,
         (Some("true"), FailureClass::Rejected) => failure.class = FailureClass::Overloaded,
         _ => {}
     }

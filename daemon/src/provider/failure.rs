@@ -220,7 +220,8 @@ fn classify(status: Option<u16>, kinds: &[&str], said: &str) -> FailureClass {
         Some(403) => FailureClass::Forbidden,
         Some(404) => FailureClass::NotFound,
         Some(413) => FailureClass::TooLong,
-        Some(408 | 409 | 425 | 429 | 500..) => FailureClass::Overloaded,
+        Some(429) => FailureClass::RateLimited,
+        Some(408 | 409 | 425 | 500..) => FailureClass::Overloaded,
         Some(300..) => FailureClass::Rejected,
         _ => kinds.iter().find_map(|kind| class_of(kind)).unwrap_or(FailureClass::Stream),
     }
@@ -235,9 +236,8 @@ fn class_of(kind: &str) -> Option<FailureClass> {
         "invalid_request_error" | "invalid_prompt" | "bio_policy" | "misalignment_policy_violation" => {
             Some(FailureClass::Rejected)
         }
+        "rate_limit_error" | "rate_limit_exceeded" => Some(FailureClass::RateLimited),
         "overloaded_error"
-        | "rate_limit_error"
-        | "rate_limit_exceeded"
         | "api_error"
         | "timeout_error"
         | "server_error"
@@ -251,7 +251,9 @@ fn class_of(kind: &str) -> Option<FailureClass> {
 fn like(kind: &str) -> Option<FailureClass> {
     let plain: String = kind.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let has = |words: &[&str]| words.iter().any(|word| plain.contains(word));
-    if has(&["ratelimit", "throttl", "toomanyrequests", "overload", "unavailable", "internalserver", "timeout"]) {
+    if has(&["ratelimit", "throttl", "toomanyrequests", "resourceexhausted"]) {
+        Some(FailureClass::RateLimited)
+    } else if has(&["overload", "unavailable", "internalserver", "timeout"]) {
         Some(FailureClass::Overloaded)
     } else if has(&["authenticat", "unauthorized", "apikey"]) {
         Some(FailureClass::Auth)

@@ -114,6 +114,16 @@ impl KeySources {
         Ok(secrets)
     }
 
+    /// Whether all secrets of a model are in memory, so that obtaining them runs no command and opens no keychain.
+    pub fn are_at_hand(&self, resolved: &Resolved) -> bool {
+        let known = self.known();
+        resolved.sources().all(|source| match source {
+            KeySource::None | KeySource::Known(_) => true,
+            KeySource::Command(command) => known.contains_key(&format!("$ {command}")),
+            KeySource::Keychain(account) => known.contains_key(&account.to_string()),
+        })
+    }
+
     /// Drops a key that the provider refused; true if its source can be asked again.
     pub fn refuse(&self, source: &KeySource, key: &Secret) -> bool {
         match source {

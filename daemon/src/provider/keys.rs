@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use linger_protocol::variable::PROVIDER_KEYS;
@@ -64,12 +65,16 @@ pub struct Keys {
     held: RwLock<BTreeMap<String, KeyEntry>>,
     kept: RwLock<BTreeSet<Account>>,
     redactor: Redactor,
+    /// How often clients have brought keys.
+    brought: AtomicU64,
 }
 
 #[derive(Debug)]
 struct KeyEntry {
     secret: Secret,
     from: Bearer,
+    /// The value of `brought` when its variable was first held.
+    since: u64,
     /// Whether the provider refused it: a client may bring another.
     refused: bool,
 }
@@ -77,7 +82,7 @@ struct KeyEntry {
 impl Keys {
     /// Without keys; tells `redactor` about each new one. `kept`: the known accounts of the keychain.
     pub fn new(redactor: Redactor, kept: BTreeSet<Account>) -> Self {
-        Self { held: RwLock::default(), kept: RwLock::new(kept), redactor }
+        Self { held: RwLock::default(), kept: RwLock::new(kept), redactor, brought: AtomicU64::new(0) }
     }
 
     /// Removes keys from texts.
@@ -93,8 +98,21 @@ impl Keys {
         }
         self.redactor.add(&secret);
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let refused = held.get(variable).is_some_and(|held| held.refused && held.secret == secret);
-        held.insert(variable.to_owned(), KeyEntry { secret, from, refused });
+        let before = held.get(variable);
+        let refused = before.is_some_and(|held| held.refused && held.secret == secret);
+        let since = before.map_or_else(|| self.brought.load(Ordering::Relaxed), |held| held.since);
+        held.insert(variable.to_owned(), KeyEntry { secret, from, since, refused });
+    }
+
+    /// Begins the keys of another client: they come after all that are held.
+    pub fn begin_client(&self) {
+        self.brought.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The place of the key of `variable` among those that clients have brought; `None` if no client's.
+    pub fn client_place(&self, variable: &str) -> Option<u64> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.get(variable).filter(|held| held.from == Bearer::Client).map(|held| held.since)
     }
 
     /// The key of `variable`.

@@ -32,6 +32,7 @@ pub mod models;
 pub mod network;
 pub mod ollama;
 pub mod openai;
+mod options;
 pub mod output_schema;
 pub mod own_fields;
 pub mod parameter;
@@ -67,7 +68,8 @@ pub use attempt::{Provider, Stream};
 pub use encoding::Encoding;
 pub use types::tools;
 pub use types::{
-    Codec, Decoder, Encoder, Failure, FailureClass, Framing, HttpRequest, ImageCodec, Images, Message, Request,
-    RequestPrefix, Response, Stop, StreamEvent, ToolSpec,
+    AnswerOptions, CallChoice, Codec, ConversationStart, Decoder, EncodedOptions, Encoder, Failure, FailureClass,
+    Forcing, Framing, HttpRequest, ImageCodec, Images, Message, Request, RequestPrefix, Response, Sampling, Stop,
+    StreamEvent, ToolSpec,
 };
 pub(crate) use wire::{json_size, unwrapped_arguments, with_good_escapes};

@@ -55,6 +55,7 @@ pub fn passes(class: FailureClass) -> bool {
         FailureClass::Connect
             | FailureClass::Refused
             | FailureClass::Overloaded
+            | FailureClass::RateLimited
             | FailureClass::Timeout
             | FailureClass::Stream
     )
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn what_passes_by_itself_is_waited_out_with_growing_pauses() {
         use FailureClass::*;
-        for class in [Connect, Refused, Overloaded, Timeout, Stream] {
+        for class in [Connect, Refused, Overloaded, RateLimited, Timeout, Stream] {
             check(class, None, 0, HOUR, Ok(1000));
             check(class, None, 900, HOUR, Ok(1000));
             check(class, None, 8000, HOUR, Ok(8000));

@@ -78,7 +78,7 @@ impl<D: Decoder> ThinkDecoder<D> {
                     let response = self.done(response);
                     out.push(StreamEvent::Done(response));
                 }
-                other @ (StreamEvent::Counted | StreamEvent::Failed(_)) => out.push(other),
+                other @ (StreamEvent::Counted | StreamEvent::Native(_) | StreamEvent::Failed(_)) => out.push(other),
             }
         }
         self.given = given;

@@ -120,7 +120,7 @@ impl Carry<'_, '_> {
             for seq in first..=last {
                 let event =
                     Event { body: EventBody::Lost { first, last }, seq: Some(seq), at: clock::now(), turn: None };
-                write_session(&transaction, id, &[], &[Arc::new(stored(&event))], &[])?;
+                write_session(&transaction, id, &[], &[Arc::new(stored(&event)?)], &[])?;
             }
             after = last;
         }
@@ -209,7 +209,7 @@ impl Carry<'_, '_> {
             let event = Event { body, seq: Some(state.progress.head + 1), at: clock::now(), turn };
             state.apply(&event);
             folds.extend(question_fold(&session, &event).into_iter().chain(spent(&event)));
-            new.push(Arc::new(stored(&event)));
+            new.push(Arc::new(stored(&event)?));
         }
         // A repair is no activity: lists keep their order.
         state.progress.updated_at = updated_at;
@@ -242,7 +242,7 @@ impl Carry<'_, '_> {
         for (session, spent) in usage::all(&self.source.connection).unwrap_or_default() {
             write_session(&transaction, &session, &[], &[], &[Fold::Spent(spent)])?;
         }
-        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        let done = Fold::Outcome(Outcome { key, result: Ok("null".to_owned()) });
         write_session(&transaction, "", &[], &[], &[done])?;
         Ok(transaction.commit()?)
     }
@@ -260,7 +260,7 @@ impl Carry<'_, '_> {
                 artifact::add(&transaction, &artifact)?;
             }
         }
-        let done = Fold::Outcome(Outcome { key, result: "null".to_owned() });
+        let done = Fold::Outcome(Outcome { key, result: Ok("null".to_owned()) });
         write_session(&transaction, "", &[], &[], &[done])?;
         Ok(transaction.commit()?)
     }

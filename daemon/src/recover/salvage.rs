@@ -12,11 +12,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use linger_protocol::event::{Event, EventBody, MessageAdded, SessionCreated};
 use linger_protocol::id::CallId;
 use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::path;
 use rusqlite::Connection;
 
 use crate::session::state::recovery;
 use crate::session::state::{State, Turn};
-use crate::store::{StoreError, read, write};
+use crate::store::{StoreError, read, was_empty, write};
 
 /// Bytes of events that are read at once.
 pub(super) const PAGE: usize = 256 << 10;
@@ -68,7 +69,7 @@ pub(super) fn examine(connection: &Connection, id: &str) -> Examined {
     session.read_events(connection, id, stored.as_ref());
     if let Some(row) = row.filter(|_| session.state.identity.cwd.as_os_str().is_empty()) {
         // Its first event and its state are lost.
-        session.state.stand_in(row.cwd.into(), row.name);
+        session.state.stand_in(path::from_text(&row.cwd), row.name);
     }
     if !has_env || stored.as_ref().is_none_or(|stored| stored.progress.head != session.head) {
         session.wrong.get_or_insert_with(|| "its state cannot be read, or is not that of its last event".to_owned());
@@ -102,7 +103,12 @@ impl Examined {
         while self.head < until && self.head - self.events < MAX_LOST {
             let (page, error) = read::page(connection, id, self.head, until, PAGE, usize::MAX);
             for stored in &page {
-                if let Err(text) = self.take(&stored.data, stored.seq) {
+                let taken = if was_empty(stored) {
+                    Err(format!("event {} is empty: a file name in it could not be written", stored.seq))
+                } else {
+                    self.take(&stored.data, stored.seq)
+                };
+                if let Err(text) = taken {
                     self.broken.get_or_insert(text);
                     self.lose();
                 }

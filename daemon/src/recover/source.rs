@@ -131,8 +131,9 @@ impl Source {
             let mut select = self
                 .connection
                 .prepare_cached("SELECT key, params, result FROM outcome WHERE session = ? ORDER BY n")?;
-            let outcome =
-                |row: &Row<'_>| Ok(Outcome { key: Key { id: row.get(0)?, params: row.get(1)? }, result: row.get(2)? });
+            let outcome = |row: &Row<'_>| {
+                Ok(Outcome { key: Key { id: row.get(0)?, params: row.get(1)? }, result: Ok(row.get(2)?) })
+            };
             Ok(select.query_map([id], outcome)?.map_while(Result::ok).collect())
         };
         read().unwrap_or_default()

@@ -146,6 +146,12 @@ impl Appended {
     }
 }
 
+/// The state without the sizes of undone changes, which that build did not store.
+fn without_undone_bytes(mut state: State) -> State {
+    state.undo.forge().undone.iter_mut().for_each(|undone| undone.bytes = 0);
+    state
+}
+
 #[test]
 fn a_database_with_whole_states_is_loaded_for_ever() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,7 +170,7 @@ fn a_database_with_whole_states_is_loaded_for_ever() {
         assert!(examined.goes_on && !examined.rebuilt, "{id}");
         let row = read::session(&connection, &id).unwrap().unwrap();
         let fold = State::from_stored(&row.fold).unwrap();
-        assert_eq!(fold.to_rows(), examined.state.to_rows(), "{id}");
+        assert_eq!(fold.to_rows().unwrap(), without_undone_bytes(examined.state).to_rows().unwrap(), "{id}");
         assert_eq!(fold.stored_name(), row.state, "{id}");
         // The next append writes it in rows, of which the state is read again.
         write_session(&connection, &id, &[], &[], &[fold.clone().take_changes()]).unwrap();
@@ -178,9 +184,9 @@ fn a_database_with_whole_states_is_loaded_for_ever() {
             state.apply(&serde_json::from_str(&event.data).unwrap());
             text = rows.append(&mut state);
             let read = State::from_stored(&text).unwrap_or_else(|| panic!("{id}, event {}: {text}", event.seq));
-            assert_eq!(read.to_rows(), state.to_rows(), "{id}, event {}", event.seq);
+            assert_eq!(read.to_rows().unwrap(), state.to_rows().unwrap(), "{id}, event {}", event.seq);
         }
-        assert_eq!(State::from_stored(&text), State::from_stored(&again.fold), "{id}");
+        assert_eq!(State::from_stored(&text).map(without_undone_bytes), State::from_stored(&again.fold), "{id}");
     }
 }
 
@@ -237,7 +243,7 @@ fn a_database_of_the_first_schema_is_loaded_for_ever() {
     assert_eq!(answered.answer.unwrap().0.as_deref(), Some("reject_once"));
     let key = "session/prompt 37grq28w2p 602974bb2b0d0bada345b681c78b3a79".to_owned();
     let outcome = runtime.block_on(store.outcome(key)).unwrap().unwrap();
-    let result: serde_json::Value = serde_json::from_str(&outcome.result).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&outcome.result.unwrap()).unwrap();
     assert_eq!(result["prompt"], "p2");
 }
 

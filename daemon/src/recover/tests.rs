@@ -215,7 +215,7 @@ fn a_fork_keeps_what_it_shares_whatever_becomes_of_its_origin() {
         let event = Event { body, seq: Some(shared + 1), at: 1, turn: None };
         state.apply(&event);
         let folds = [state.to_fold(), Fold::Shared(origin.to_owned(), shared), environment(&BTreeMap::new())];
-        write_session(&connection, fork, &[], &[Arc::new(stored(&event))], &folds).unwrap();
+        write_session(&connection, fork, &[], &[Arc::new(stored(&event).unwrap())], &folds).unwrap();
         if removed {
             connection.execute("INSERT INTO removed VALUES (?)", [origin]).unwrap();
             connection.execute("DELETE FROM session WHERE id = ?", [origin]).unwrap();

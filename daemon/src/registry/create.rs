@@ -33,7 +33,7 @@ use crate::session::messages::Child;
 use crate::store::idempotency::Key;
 use crate::store::{Fold, StoreError};
 use crate::sys::task;
-use crate::sys::{clock, disk};
+use crate::sys::{clock, disk, login};
 use crate::tool::Workspace;
 use crate::tool::skill::NAME as SKILL;
 
@@ -161,7 +161,8 @@ impl Registry {
         let mut cast = match &params.agent {
             Some(name) => {
                 let bound_by = delegated.and_then(|child| child.delegated.bound_by.clone());
-                self.cast(name, &cwd, params, bound_by).await?
+                let inherited = delegated.map(|child| child.model.as_str());
+                self.cast(name, &cwd, params, bound_by, inherited).await?
             }
             None => Cast::default(),
         };
@@ -280,7 +281,10 @@ fn variables(
     }
     let mut variables = match delegated {
         Some(child) => child.workspace.env.as_ref().clone(),
-        None => config.env.take(std::mem::take(&mut params.env)).0,
+        None => {
+            let own = if params.login_env { login::variables() } else { BTreeMap::new() };
+            config.env.take(own.into_iter().chain(std::mem::take(&mut params.env))).0
+        }
     };
     variables.extend(params.umask.map(|mask| (UMASK.to_owned(), format!("{:04o}", mask & 0o777))));
     Ok(variables)
@@ -350,7 +354,14 @@ impl Registry {
     }
 
     /// The settings of a new session that come from the agent of this name.
-    async fn cast(&self, name: &str, cwd: &Path, params: &Create, bound_by: Option<PathBuf>) -> Result<Cast, RpcError> {
+    async fn cast(
+        &self,
+        name: &str,
+        cwd: &Path,
+        params: &Create,
+        bound_by: Option<PathBuf>,
+        inherited: Option<&str>,
+    ) -> Result<Cast, RpcError> {
         let env = &self.env;
         let (id, variables) = (SessionId::default(), params.env.clone());
         let workspace = env.workspaces.workspace_within(&id, cwd, variables, disk::TIMEOUT, bound_by).await;
@@ -387,7 +398,21 @@ impl Registry {
         }
         let has_key = |model: &String| {
             let provider = model.split('/').next().unwrap_or_default();
-            env.providers.catalogue().is_ok_and(|catalogue| catalogue.has_key(provider))
+            let Ok(catalogue) = env.providers.catalogue() else { return false };
+            if !catalogue.has_key(provider) {
+                return false;
+            }
+            // linger chose the provider, from another program's word for a model. A key that some client once had in its
+            // environment does not take the session to a provider that it would not use otherwise.
+            let usual = inherited.map(str::to_owned).or_else(|| catalogue.default_model().ok()).unwrap_or_default();
+            let is_chosen = usual.split('/').next() == Some(provider) || catalogue.client_place(provider).is_none();
+            if !is_chosen && params.model.is_none() {
+                warnings.push(format!(
+                    "{name} names the model {model}, for which only a client's environment had a key; the agent uses the \
+                     session's own model: `-m {model}`, or the whole name in its file, chooses that one"
+                ));
+            }
+            is_chosen
         };
         let is_known = |model: &String| alias.is_none() || env.providers.model(Some(model)).is_ok();
         let model = model.filter(is_known).or_else(|| alias.clone().filter(has_key));
@@ -455,7 +480,7 @@ struct Cast {
     worktree: bool,
 }
 
-/// The canonical path of a directory of a session.
+/// The canonical path of a directory of a session; `~` is the home directory of the daemon's user.
 pub async fn directory(cwd: &Path) -> Result<PathBuf, RpcError> {
     directory_within(cwd, disk::TIMEOUT).await
 }
@@ -465,11 +490,11 @@ pub async fn directory_within(cwd: &Path, limit: Duration) -> Result<PathBuf, Rp
     let gone = |problem: String| {
         RpcError::new(Code::NoWorkspace, format!("{}: {problem}", cwd.display())).hint("name a directory that exists")
     };
-    if !cwd.is_absolute() {
+    let seen = login::expand(cwd);
+    if !seen.is_absolute() {
         return Err(gone("not an absolute path".to_owned()));
     }
-    let seen = cwd.to_path_buf();
-    let real = disk::probe(cwd, limit, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
+    let real = disk::probe(&seen.clone(), limit, move || seen.canonicalize().map(|real| (real.is_dir(), real))).await;
     match real {
         Some(Ok((true, real))) => Ok(real),
         Some(Ok((false, _))) => Err(gone("not a directory".to_owned())),

@@ -1,6 +1,7 @@
 //! The bin, and deleting old sessions: `session/bin`, `session/prune`, and `retention` of the configuration.
 //!
-//! What lies in the bin for 30 days is deleted like what is older than `retention`.
+//! What is older than `retention` goes into the bin, and what lies there for 30 days is deleted. Neither believes the clock alone:
+//! `store/days` says what is old.
 //! The store lists the candidates, and the actor of each decides, so that a session that is used meanwhile stays. There is no
 //! timer: sessions are searched at the start and when one is created.
 
@@ -82,8 +83,8 @@ impl Registry {
         Ok(pruned)
     }
 
-    /// Deletes sessions older than `retention`, and those that were in the bin for long, in the background; called at the start and
-    /// when a session is created.
+    /// Puts sessions older than `retention` into the bin, and deletes those that were there for long, in the background; called at the
+    /// start and when a session is created.
     pub fn retain(self: &Arc<Self>) {
         let now = clock::now();
         let last = self.pruned_at.load(Ordering::Relaxed);
@@ -94,22 +95,53 @@ impl Registry {
         self.pruned_at.store(now, Ordering::Relaxed);
         let registry = self.clone();
         task::spawn(async move {
-            let old = kept.map(|kept| (kept, Untouched::Idle, "older than `retention`"));
-            for (kept, of, why) in old.into_iter().chain([(BIN_MS, Untouched::Binned, "was in the bin for 30 days")]) {
-                if let Err(error) = registry.delete_old(now.saturating_sub(kept), of, why).await {
-                    tracing::warn!(target: "retention", %error, "cannot delete sessions: {why}");
-                }
+            let recorded = registry.clone();
+            // Not again in this life of the daemon if it fails: the next start tries again.
+            let _recorded = task::spawn_blocking(move || recorded.env.days.note(now)).await;
+            if let Err(error) = registry.delete_old(now).await {
+                tracing::warn!(target: "retention", %error, "cannot delete sessions that were in the bin for 30 days");
+            }
+            if let Some(kept) = kept
+                && let Err(error) = registry.bin_old(kept, now).await
+            {
+                tracing::warn!(target: "retention", %error, "cannot put sessions into the bin: older than `retention`");
             }
         });
     }
 
-    async fn delete_old(self: &Arc<Self>, before: u64, of: Untouched, why: &str) -> Result<(), RpcError> {
-        for (session, size) in self.env.store.untouched(before, of).await? {
+    async fn delete_old(self: &Arc<Self>, now: u64) -> Result<(), RpcError> {
+        let before = self.env.days.before(BIN_MS, now, Some(self.env.store.newest_change().await?));
+        for (session, size) in self.env.store.untouched(before, Untouched::Binned).await? {
             if self.prune_one(&session, before, false).await? {
-                tracing::info!(target: "retention", %session, size, "deleted: {why}");
+                tracing::info!(target: "retention", %session, size, "deleted: was in the bin for 30 days");
             }
         }
         Ok(())
+    }
+
+    async fn bin_old(self: &Arc<Self>, kept: u64, now: u64) -> Result<(), RpcError> {
+        let before = self.env.days.before(kept, now, Some(self.env.store.newest_change().await?));
+        for (session, _) in self.env.store.untouched(before, Untouched::Idle).await? {
+            if !self.is_used_below(&session, before).await? && self.bin_one(&session, before).await? {
+                tracing::info!(target: "retention", %session, "put into the bin: older than `retention`");
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a session that was not used since `before` into the bin, with its children; whether it did.
+    async fn bin_one(self: &Arc<Self>, id: &SessionId, before: u64) -> Result<bool, RpcError> {
+        let children = match self.leave(id, false, None).await {
+            Ok(children) => children,
+            Err(error) => return pruned_one(id, Err(error)),
+        };
+        if !pruned_one(id, self.ask(id, |reply| Command::Retain(before, reply)).await)? {
+            return Ok(false);
+        }
+        for child in children {
+            pruned_one(&child, self.bin(&child, false, None, None).await)?;
+        }
+        Ok(true)
     }
 
     /// Whether a session below this one is in use: it was used since, has a prompt to answer, or was taken out of the bin in which
@@ -173,7 +205,8 @@ pub fn info(found: &KnownDamage, row: SessionRow) -> Info {
         }
         None => {
             let damaged = found.of(&row.id).or_else(|| Some("its state cannot be read".to_owned()));
-            let (name, cwd, updated_at, size) = (row.name, row.cwd.into(), row.updated_at, row.size);
+            let (name, cwd, updated_at, size) =
+                (row.name, linger_protocol::path::from_text(&row.cwd), row.updated_at, row.size);
             Info { name, cwd, updated_at, damaged, size, ..State::default().info(row.id) }
         }
     }

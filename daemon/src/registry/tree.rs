@@ -4,9 +4,11 @@
 //! back makes a fork first, which keeps what the session leaves, and then asks the actor; a daemon that dies in between leaves a
 //! fork too many, and nothing less.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::RpcError;
+use linger_protocol::checkpoint::Uncertain;
 use linger_protocol::error::Code;
 use linger_protocol::event::{EventBody, TurnFinished};
 use linger_protocol::id::SessionId;
@@ -20,7 +22,7 @@ use super::Registry;
 use super::place::HeldPlace;
 use crate::agent::role::stricter;
 use crate::session::Draft;
-use crate::session::actor::{Actor, NewSession};
+use crate::session::actor::{Actor, NewSession, uncertain_changes};
 use crate::session::messages::{Author, Command, GoBack, KeyedReply};
 use crate::session::reading::line::{Line, Point, PointInfo, is_on_line};
 use crate::session::state::State;
@@ -64,7 +66,7 @@ impl Registry {
         place.has_read();
         let line = Line { store: &self.env.store, id: fork.session, state: &state };
         let point = line.point(fork.at.as_deref()).await?;
-        self.make_fork(row, &line, point, fork.name, allows, key).await
+        self.make_fork(row, &line, point, ForkOptions { name: fork.name, cwd: fork.cwd, allows }, key).await
     }
 
     /// Goes back to before a prompt. `place`: the request's place in the session.
@@ -103,7 +105,7 @@ impl Registry {
             Some(made) => made.session,
             None => {
                 let all = Point { seq: state.progress.head, prompt: None };
-                self.make_fork(row, &line, all, None, allows, own).await?.session
+                self.make_fork(row, &line, all, ForkOptions { name: None, cwd: None, allows }, own).await?.session
             }
         };
         let (prompt, text) = point.prompt.unwrap_or_default();
@@ -140,12 +142,20 @@ impl Registry {
         by: &Author,
     ) -> Result<Vec<linger_protocol::event::FileChange>, RpcError> {
         let (id, mut changes) = (&asked.session, Vec::new());
+        if !asked.force && matches!(asked.uncertain, None | Some(Uncertain::Ask)) {
+            let uncertain = place.ask(|reply| Command::Uncertain(after, reply)).await?;
+            if !uncertain.is_empty() {
+                let (_, state) = self.stored(id).await?;
+                return Err(uncertain_changes(&uncertain, &state.identity.cwd));
+            }
+        }
         loop {
             let (_, state) = self.stored(id).await?;
             if state.undo.steps.last().is_none_or(|step| step.first <= after) {
                 return Ok(changes);
             }
-            let undo = Undo { session: id.clone(), force: asked.force, ..Undo::default() };
+            let (force, uncertain) = (asked.force, asked.uncertain);
+            let undo = Undo { session: id.clone(), force, uncertain, ..Undo::default() };
             let undone = place.ask(|reply| Command::Undo(undo, None, by.clone(), reply)).await?;
             changes.extend(undone.changes);
             if let Some(left) = undone.failed.first() {
@@ -180,10 +190,11 @@ impl Registry {
         row: SessionRow,
         line: &Line<'_>,
         point: Point,
-        name: Option<String>,
-        allows: ForkAllows,
+        options: ForkOptions,
         key: Option<Key>,
     ) -> Result<ForkMade, RpcError> {
+        let ForkOptions { name, cwd, allows } = options;
+        let cwd = cwd.unwrap_or_else(|| line.state.identity.cwd.clone());
         let (env, state, origin) = (&self.env, line.state, &line.id);
         let config = env.config.current()?;
         if point.seq == 0 || !is_on_line(state, point.seq) {
@@ -205,14 +216,14 @@ impl Registry {
         if allows.added {
             env.toolbox.servers.share_brought(origin.as_str(), id.as_str());
         }
-        let workspace =
-            Arc::new(env.workspaces.workspace(&id, &state.identity.cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
+        let workspace = Arc::new(env.workspaces.workspace(&id, &cwd, variables.clone(), disk::SHORT_TIMEOUT).await);
         env.read_workspace(&workspace).await;
         env.toolbox.servers.begin(&workspace, id.as_str());
         let whole = state.forked();
         let left = Origin { session: origin.clone(), seq: point.seq };
         let mode = stricter(whole.mode, env.policy.mode(config.mode, &workspace));
         let forked = Forked {
+            cwd,
             origin: left.clone(),
             mode: allows.most.map_or(mode, |most| stricter(mode, most)),
             name,
@@ -246,6 +257,16 @@ impl Registry {
             }
         }
     }
+}
+
+/// The options of a new fork.
+struct ForkOptions {
+    /// A name, unique among sessions; absent for none.
+    name: Option<String>,
+    /// Where it works; where its origin does when absent.
+    cwd: Option<PathBuf>,
+    /// The rights of its caller.
+    allows: ForkAllows,
 }
 
 fn may_go_back(id: &SessionId, state: &State) -> Result<(), RpcError> {

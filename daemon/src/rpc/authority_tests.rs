@@ -72,7 +72,7 @@ const MAY: &[(&str, &str)] = &[
     ("session/undo", "y---s-sy--"),
     ("session/redo", "y---s-sy--"),
     ("session/diff", "ys--sysy-y"),
-    ("session/fork", "y------y-y"),
+    ("session/fork", "y------y-s"),
     ("session/rewind", "y-----sy--"),
     ("session/prompts", "ys--sysy-y"),
     ("session/compaction", "ys--sysy-y"),
@@ -218,7 +218,7 @@ impl Example<'_> {
 }
 
 async fn hello(wire: &mut Wire, token: Option<String>, behind: Option<Behind>) {
-    let hello = Hello { client: "test".to_owned(), protocol: linger_protocol::PROTOCOL, token, behind };
+    let hello = Hello { client: "test".to_owned(), protocol: linger_protocol::PROTOCOL, token, behind, gateway: None };
     assert_eq!(wire.call("daemon/hello", &serde_json::to_value(hello).unwrap()).await, None);
 }
 
@@ -279,7 +279,7 @@ async fn each_method_takes_its_callers_and_refuses_all_others() {
         wires.push(wire);
     }
     let mut face = Wire::open(&mut connections, process(parent_id())).await;
-    hello(&mut face, None, Some(Behind { pid: Some(parent_id()) })).await;
+    hello(&mut face, None, Some(Behind { pid: Some(parent_id()), user: None })).await;
     let mut speaking = Wire::open(&mut connections, process(server.life.pid)).await;
     hello(&mut speaking, None, None).await;
     wires.extend([face, speaking]);

@@ -47,7 +47,7 @@ pub enum Used {
     Idle(Duration, bool),
     /// Not reading for this long.
     Stuck(Duration),
-    /// Waiting for an answer, or attached to a session.
+    /// Waiting for an answer, attached to a session, or the gateway's.
     Working,
 }
 
@@ -155,7 +155,7 @@ impl Conn {
     /// Its activity.
     pub fn used(&self) -> Used {
         let activity = self.outbox.activity();
-        let attached = self.attached().values().any(Attachment::is_live);
+        let attached = self.attached().values().any(Attachment::is_live) || self.caller.is_gateway();
         match activity.stuck() {
             Some(stuck) => Used::Stuck(stuck),
             None if attached || activity.is_waiting() => Used::Working,

@@ -4,7 +4,7 @@
 //! holds a position and no copies.
 
 use linger_protocol::completion::{COMPLETION_EVENT, CompletionEvent};
-use linger_protocol::event::{Event, SESSION_EVENT};
+use linger_protocol::event::SESSION_EVENT;
 use linger_protocol::events::EVENTS_EVENT;
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::transport::outbox::Outbox;
@@ -85,7 +85,11 @@ impl EventSource for Completion {
     fn writer(&self) -> impl Fn(CompletionEvent) -> String + Send + 'static {
         let id = self.id.clone();
         move |event| {
-            let event = serde_json::to_string(&event).unwrap_or_default();
+            let event = serde_json::to_string(&event).unwrap_or_else(|error| {
+                // A client that waits for the end has to learn of it.
+                let message = format!("the answer cannot be sent: {error}");
+                serde_json::json!({ "kind": "failed", "message": message, "hint": "" }).to_string()
+            });
             format!(
                 "{{\"jsonrpc\":\"2.0\",\"method\":\"{COMPLETION_EVENT}\",\"params\":{{\"completion\":\"{id}\",\"event\":{event}}}}}"
             )
@@ -136,12 +140,8 @@ fn line(session: &SessionId, Shown { cursor, what, answered }: Shown) -> String 
     match what {
         // Stored events are JSON.
         ShownItem::Event(stored) => notification(session, &cursor, answered, &stored.data),
-        ShownItem::Delta(event) | ShownItem::Notice(event) => notification(session, &cursor, false, &json(&event)),
+        ShownItem::Delta(event) | ShownItem::Notice(event) => notification(session, &cursor, false, &event.to_json()),
     }
-}
-
-fn json(event: &Event) -> String {
-    serde_json::to_string(event).unwrap_or_default()
 }
 
 /// A notification of the stream of all sessions.

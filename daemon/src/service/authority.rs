@@ -1,8 +1,9 @@
 //! The rights of a caller: the checks of the table in [`super::need`], and those that depend on parameters.
 //!
 //! A token proves what a person allowed, not who holds it: a tool can read one in a file. So the process counts too, that at the
-//! other end and that for which a face speaks. If the daemon started one of them, the connection only reads; if that cannot be
-//! told, it neither answers nor administers nor changes a mode, and starts nothing in a session whose mode is looser than `ask`.
+//! other end and that for which a face speaks. If the daemon started one of them, or nothing tells it from one that it started, the
+//! connection only reads; if it is another user's or another container's, it neither answers nor administers nor changes a mode, and
+//! starts nothing in a session whose mode is looser than `ask`.
 //! An MCP server with `can` in the user's configuration has a grant too, without a token: the process is the proof.
 
 use std::path::Path;
@@ -74,8 +75,14 @@ impl Caller {
         if !matches!(self.restraint(services), Restraint::Server | Restraint::Family) {
             return Ok(());
         }
-        Err(RpcError::new(Code::NotAllowed, format!("a process started by the daemon may not {what}"))
-            .hint("open the link in a browser, or do it from a terminal"))
+        let text = format!("a process that the daemon started, or that cannot be told from one, may not {what}");
+        Err(RpcError::new(Code::NotAllowed, text)
+            .hint("open the link in a browser of yours on this machine, or through a Unix socket: `linger help http`"))
+    }
+
+    /// Whether it is known, for a connection that brings no token yet, that the daemon did not start its process.
+    pub(super) fn is_known_outside(&self, services: &Services) -> bool {
+        self.restraint(services) == Restraint::Free
     }
 
     /// Fails unless it may do what a row says with the session that its request names.
@@ -174,7 +181,7 @@ impl Caller {
             Standing::User | Standing::Family(_) | Standing::Server(_) => {
                 (format!("a process started by the daemon may not {what}"), "do it from a terminal or an editor")
             }
-            Standing::Hidden | Standing::Unknown => (
+            Standing::Hidden | Standing::Elsewhere | Standing::Unknown => (
                 format!("this process may not {what}: cannot tell whether the daemon started it"),
                 "/proc must show the parents of the client's process: run `linger doctor`",
             ),

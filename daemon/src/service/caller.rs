@@ -7,6 +7,7 @@ use linger_protocol::RpcError;
 use linger_protocol::daemon::Hello;
 use linger_protocol::error::Code;
 use linger_protocol::event::Process;
+use linger_protocol::gateway::RunningGateway;
 
 use super::Services;
 use super::proof::{Authority, Face, Proof, unauthorized};
@@ -15,7 +16,7 @@ use super::tokens::Token;
 use super::upload::Upload;
 use crate::session::messages::Author;
 use crate::sys::clock;
-use crate::sys::peer::Peer;
+use crate::sys::peer::{self, Peer};
 
 /// The longest name of a caller, in characters.
 const MAX_NAME: usize = 60;
@@ -30,6 +31,8 @@ pub struct Caller {
     proof: Mutex<Proof>,
     /// The artifacts that it is putting here.
     uploads: Mutex<Vec<Upload>>,
+    /// Set while it is the gateway.
+    gateway: Mutex<Option<Arc<RunningGateway>>>,
     /// Set once the process at the other end is known to be a user's: its connection stays one, also when it has ended.
     is_user: OnceLock<()>,
 }
@@ -42,6 +45,7 @@ impl Caller {
             name: Mutex::default(),
             proof: Mutex::default(),
             uploads: Mutex::default(),
+            gateway: Mutex::default(),
             is_user: OnceLock::new(),
         }
     }
@@ -71,9 +75,11 @@ impl Caller {
     }
 
     /// Sets the name, without control characters and cut to [`MAX_NAME`]; ignores an empty one, and that of a process that is not
-    /// known to be a user's.
+    /// known to be a user's. A client behind a server of ssh is named so: nothing tells which process it is.
     pub(super) fn set_name(&self, services: &Services, name: &str) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        let is_forwarded = matches!(self.authority, Authority::Peer(Peer { pid: Some(pid), .. }) if peer::is_ssh(pid));
+        let name = if is_forwarded && !name.is_empty() { format!("{name} via ssh") } else { name };
         let standing = self.standing(services);
         if !name.is_empty() && (standing.is_outside() || matches!(standing, Standing::Session(_))) {
             *self.name.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
@@ -122,6 +128,23 @@ impl Caller {
             Authority::Session(session) => Standing::Session(session.clone()),
             Authority::Daemon => Standing::User,
         }
+    }
+
+    /// Takes it for the gateway that listens there. Fails unless it is a user's process that speaks for itself.
+    pub(super) fn serve_as_gateway(&self, services: &Services, mut running: RunningGateway) -> Result<(), RpcError> {
+        self.must_be_process(services, "be the gateway")?;
+        if let Authority::Peer(Peer { pid: Some(pid), .. }) = self.authority {
+            running.pid = pid;
+        }
+        let running = Arc::new(running);
+        services.gateways.add(&running);
+        *self.gateway.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        Ok(())
+    }
+
+    /// Whether it is the gateway.
+    pub fn is_gateway(&self) -> bool {
+        self.gateway.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn proof(&self) -> Proof {
@@ -225,7 +248,11 @@ impl Caller {
             Authority::Peer(_) | Authority::Session(_) => self.standing(services).into(),
         };
         let behind = match self.proof() {
-            Proof::Face(Face(peer)) | Proof::Token(_, Some(Face(peer))) => standing(peer, services).into(),
+            Proof::Face(face) | Proof::Token(_, Some(face)) => match face {
+                Face::Process(peer) => standing(peer, services).into(),
+                Face::OtherUser => Restraint::Unknown,
+                Face::Hidden => Restraint::Family,
+            },
             Proof::Process | Proof::Refused | Proof::Server(..) | Proof::Token(_, None) => Restraint::Free,
         };
         own.max(behind)

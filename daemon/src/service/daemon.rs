@@ -35,7 +35,10 @@ pub async fn hello(services: &Services, caller: &Caller, params: Hello) -> Resul
             PROTOCOL[0], PROTOCOL[1]
         );
         let error = RpcError::new(Code::Version, message);
-        return Err(error.hint("restart the daemon with the client's own version: `linger daemon stop`"));
+        return Err(error.hint("restart the daemon with the client's own version: `linger daemon restart`"));
+    }
+    if let Some(running) = params.gateway {
+        caller.serve_as_gateway(services, running)?;
     }
     let token = caller.token();
     match &token {
@@ -124,6 +127,7 @@ pub async fn status(services: &Services, _: &Caller, _: Empty) -> Result<Status,
         connections: services.connections.load(Ordering::Relaxed),
         damage: recover::damage(&services.store).into_iter().chain(astray(services).await).collect(),
         storage: storage.ok(),
+        gateway: services.gateways.latest(),
         proxies: services.providers.catalogue().map(|catalogue| catalogue.network().proxies()).unwrap_or_default(),
     })
 }

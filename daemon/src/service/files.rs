@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use linger_protocol::agent::Status;
 use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant};
 
 use super::{Services, in_force};
 use crate::agent::watch::{SETTLE, Watch};
@@ -18,6 +19,11 @@ use crate::sys::task;
 
 /// The most directories whose files are watched; beyond that the first one is no longer, and its changes count unsaid.
 const MAX_PLACES: usize = 64;
+
+/// How long no change is looked at after the files were read, as a multiple of the time that took, and at most: a command that makes
+/// thousands of them takes a tenth of a processor here, and not all of one.
+const REST: u32 = 9;
+const MAX_REST: Duration = Duration::from_secs(20);
 
 /// The most files that a notice names: a line.
 const NAMED: usize = 6;
@@ -47,6 +53,7 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
     let mut watch = Watch::default();
     let changed = watch.changed();
     let mut known = Vec::new();
+    let mut rested = Instant::now();
     let own = services.env().toolbox.own_places();
     watch = add(&services, own, watch, &mut known).await;
     loop {
@@ -63,13 +70,19 @@ pub async fn watch(services: Arc<Services>, mut wanted: mpsc::UnboundedReceiver<
                 None => return,
             },
             () = changed.notified() => {
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep_until(rested.max(Instant::now() + SETTLE)).await;
+                let began = Instant::now();
                 watch = again(watch, &known).await;
                 review(&services, &mut known).await;
+                rested = Instant::now() + rest(began.elapsed());
             }
             () = services.config.own_changed() => in_force::apply(&services).await,
         }
     }
+}
+
+fn rest(worked: Duration) -> Duration {
+    worked.saturating_mul(REST).min(MAX_REST)
 }
 
 /// Watches one more place. The files are read after that, so that no change is missed.
@@ -138,4 +151,16 @@ fn line(changes: impl ExactSizeIterator<Item = String>) -> String {
     let named: Vec<String> = changes.take(NAMED).collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("files changed: {}{more}; this counts from the next prompt", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_makes_many_files_takes_a_tenth_of_the_time_and_a_single_change_is_seen_at_once() {
+        assert!(rest(Duration::from_millis(10)) < SETTLE);
+        assert_eq!(rest(Duration::from_secs(1)), Duration::from_secs(9));
+        assert_eq!(rest(Duration::from_secs(100)), MAX_REST);
+    }
 }

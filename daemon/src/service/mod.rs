@@ -14,6 +14,7 @@ pub mod config;
 pub mod daemon;
 pub mod events;
 pub mod files;
+mod gateways;
 mod in_force;
 pub mod key;
 pub mod mcp;

@@ -9,26 +9,33 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::daemon::{Model, Models};
 use linger_protocol::key::{Info, Source};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::{Caller, Services};
 use crate::config::providers::Providers;
 use crate::provider::catalogue::{Catalogue, Secrets};
 use crate::provider::lister::{self, LIST_TIMEOUT};
 use crate::provider::listing;
+use crate::sys::task;
 
 /// How long to search for an example model, which only improves an error message.
 const EXAMPLE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long an editor waits for the list of a provider that was never asked.
+const KNOWN_WAIT: Duration = Duration::from_secs(2);
+
 /// The most rows of all lists together.
 const MAX_ROWS: usize = 5000;
 
-/// The rows of `model/list`: one a provider, or all models of all providers.
+/// The rows of `model/list`: one a provider, all models of all providers, or those whose names are known.
 pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec<Model>, RpcError> {
     let providers = &services.providers;
     let catalogue = providers.catalogue()?;
     if let Some(model) = params.model {
         return Ok(catalogue.row_of(&model).into_iter().collect());
+    }
+    if params.known {
+        return Ok(known(providers, &catalogue).await);
     }
     let rows = catalogue.list().await;
     if !params.all {
@@ -45,6 +52,50 @@ pub async fn list(services: &Services, _: &Caller, params: Models) -> Result<Vec
     Ok(lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect())
 }
 
+/// The models whose names are known, of providers that can be used.
+async fn known(providers: &Arc<Providers>, catalogue: &Arc<Catalogue>) -> Vec<Model> {
+    providers.restore_lists(catalogue).await;
+    let mut asked = JoinSet::new();
+    for (n, row) in catalogue.list().await.into_iter().filter(|row| row.ready).enumerate() {
+        let (providers, catalogue) = (providers.clone(), catalogue.clone());
+        asked.spawn(async move {
+            let provider = provider_of(&row).to_owned();
+            let is_kept = catalogue.has_names(&provider);
+            if let Some(renewal) = renew(&providers, &catalogue, &provider).filter(|_| !is_kept) {
+                let _late = tokio::time::timeout(KNOWN_WAIT, renewal).await;
+            }
+            (n, catalogue.kept_rows(&provider, &row))
+        });
+    }
+    let mut lists = asked.join_all().await;
+    lists.sort_by_key(|(n, _)| *n);
+    lists.into_iter().flat_map(|(_, rows)| rows).take(MAX_ROWS).collect()
+}
+
+/// Fetches and stores a provider's list in a task of its own, if it has one and its key is at hand.
+fn renew(providers: &Arc<Providers>, catalogue: &Arc<Catalogue>, provider: &str) -> Option<JoinHandle<()>> {
+    let resolved = catalogue.any_of(provider)?;
+    catalogue.lister(provider, Secrets::default())?;
+    if !providers.key_sources.are_at_hand(&resolved) || !providers.takes_renewal(provider) {
+        return None;
+    }
+    let (providers, catalogue, provider) = (providers.clone(), catalogue.clone(), provider.to_owned());
+    Some(task::spawn(async move {
+        match listed(&providers, &catalogue, &provider).await {
+            Ok(Some(models)) => {
+                catalogue.keep_list(&provider, &models);
+                providers.store_lists(&catalogue).await;
+            }
+            Ok(None) => {}
+            Err(problem) => tracing::info!(target: "request", provider, problem, "cannot list models"),
+        }
+    }))
+}
+
+fn provider_of(row: &Model) -> &str {
+    row.model.split('/').next().unwrap_or_default()
+}
+
 /// A usable model of this provider, or of any if `provider` is empty, for an error message.
 pub async fn example(providers: &Arc<Providers>, provider: &str) -> Option<String> {
     let catalogue = providers.catalogue().ok()?;
@@ -53,7 +104,7 @@ pub async fn example(providers: &Arc<Providers>, provider: &str) -> Option<Strin
     let at_hand: BTreeSet<String> =
         catalogue.key_infos().into_iter().filter(at_hand).map(|info| info.provider).collect();
     let is_meant = |row: &Model| {
-        let of = row.model.split('/').next().unwrap_or_default();
+        let of = provider_of(row);
         row.ready && at_hand.contains(of) && (provider.is_empty() || of == provider)
     };
     let mut asked = JoinSet::new();
@@ -78,7 +129,7 @@ async fn of_provider(providers: &Providers, catalogue: &Catalogue, row: Model) -
     if !row.ready {
         return vec![row];
     }
-    let provider = row.model.split('/').next().unwrap_or_default().to_owned();
+    let provider = provider_of(&row).to_owned();
     match listed(providers, catalogue, &provider).await {
         Ok(Some(models)) => catalogue.rows(&provider, &Model { contacted: true, ..row }, &models),
         Ok(None) => catalogue.known_rows(&provider, &row),

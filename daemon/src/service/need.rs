@@ -11,7 +11,7 @@
 //! | `Change(…)` the session that is named | yes | no | S and below | no |
 //! | `Outside(…)` | yes | no | no | no |
 //! | `User(…)` | yes, if known for certain | no | no | no |
-//! | `Unrelated(…)` | yes | no | no | only if unknown |
+//! | `Unrelated(…)` | yes | no | no | only if of another container |
 //! | `Named(…)`: `Read` if a session is named | yes | S and below | S and below | no |
 //! | `Named(…)`: `Outside(…)` otherwise | yes | no | no | no |
 //! | `ByParams` | the function decides by what is named |||
@@ -55,7 +55,7 @@ pub enum ProcessNeed {
     Outside(&'static str),
     /// A process that is known to be a user's.
     User(&'static str),
-    /// A process that the daemon did not start, as far as the system tells, and that speaks for none that it started.
+    /// A process that the daemon did not start, and that speaks for none that it started or that cannot be told from one.
     Unrelated(&'static str),
     /// [`Self::Read`] if a session is named, and otherwise [`Self::Outside`].
     Named(&'static str),

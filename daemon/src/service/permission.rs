@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{Caller, Services, in_force, need, tool};
 use crate::config::always_line;
-use crate::question::permission::{CallInfo, Rule, Verdict, words_of};
+use crate::question::permission::{CallInfo, PartMet, Rule, Verdict, words_of};
 use crate::session::messages::{CallBasis, Command};
 use crate::sys::disk;
 use crate::tool::set::{MCP, Takes};
@@ -59,8 +59,9 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
             let rule = by.strip_prefix("rule ").map(str::to_owned);
             (ToolDecision::Allow, by, rule)
         }
-        (Verdict::Ask { rule }, None) => {
-            let by = rule.as_ref().map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}"));
+        (Verdict::Ask { rule, why }, None) => {
+            let why = why.map_or_else(String::new, |why| format!(", because {why}"));
+            let by = rule.as_ref().map_or_else(|| format!("mode {mode}{why}"), |rule| format!("rule {rule}"));
             (ToolDecision::Ask, by, rule)
         }
         (Verdict::Deny { rule, .. }, _) => {
@@ -68,9 +69,29 @@ pub async fn explain(services: &Services, caller: &Caller, params: Explain) -> R
             (ToolDecision::Deny, by, rule)
         }
     };
+    let parts = policy.parts_met(basis.settled(), &call, &resolved, workspace);
+    let by = with_parts(by, rule.as_deref(), &parts, call.access.command());
     let place = rule.and_then(|rule| policy.place_of(&rule, &basis.settled(), workspace));
     let (cwd, path) = (workspace.cwd.clone(), resolved.target().map(Path::to_path_buf));
     Ok(Explained { verdict, by, place, mode: *mode, cwd, path })
+}
+
+/// The rule or mode that decides, and which parts of a command line meet which rule.
+fn with_parts(by: String, rule: Option<&str>, parts: &[PartMet], line: Option<&str>) -> String {
+    let is_line = |part: &PartMet| line.is_some_and(|line| line.trim() == part.part.trim());
+    match parts {
+        [] => by,
+        [one] if is_line(one) => by,
+        [one] if one.rule.as_deref() == rule && rule.is_some() => format!("{by}, met by `{}`", one.part),
+        _ if rule.is_some() => by,
+        several => {
+            let each = several.iter().map(|part| match &part.rule {
+                Some(rule) => format!("`{}` meets {rule}", part.part),
+                None => format!("no rule allows `{}`", part.part),
+            });
+            format!("{by}: {}", each.collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 /// The tool, whether it changes something, and what the call touches, of `tool(what)`.

@@ -39,12 +39,23 @@ pub(super) enum Proof {
 
 /// The process that a face speaks for, as it was at `daemon/hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Face(pub(super) Peer);
+pub(super) enum Face {
+    /// This process, of the daemon's own user or another.
+    Process(Peer),
+    /// A process of another user's, such as a proxy: the system shows its user and nothing else.
+    OtherUser,
+    /// Nothing is known of it that tells it from a process that the daemon started.
+    Hidden,
+}
 
 impl Face {
     pub(super) fn of(behind: Behind) -> Self {
-        let pid = behind.pid.filter(|pid| *pid > 0);
-        Self(Peer { pid, began: pid.and_then(peer::started), uid: rustix::process::geteuid().as_raw() })
+        let own = rustix::process::geteuid().as_raw();
+        match (behind.pid.filter(|pid| *pid > 0), behind.user) {
+            (Some(pid), _) => Self::Process(Peer { pid: Some(pid), began: peer::started(pid), uid: own }),
+            (None, Some(user)) if user != own => Self::OtherUser,
+            (None, _) => Self::Hidden,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use linger_protocol::error::Code;
 use linger_protocol::event::{Event, EventBody, MessageAdded};
 use linger_protocol::id::SessionId;
 use linger_protocol::message::text_of;
+use linger_protocol::path;
 use linger_protocol::search::{FoundMessage, FoundMessages, Search};
 
 use super::{Caller, Services};
@@ -60,7 +61,7 @@ pub async fn search(services: &Services, caller: &Caller, params: Search) -> Res
         Some(cwd) => {
             let seen = cwd.clone();
             let real = disk::probe(&cwd, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
-            let cwd = Some(real.unwrap_or(cwd).to_string_lossy().into_owned());
+            let cwd = Some(path::text(&real.unwrap_or(cwd)).into_owned());
             let wanted = Wanted { cwd, bin: Some(false), ..Wanted::default() };
             Some(services.store.sessions(wanted, MAX_SESSIONS, None, |row| row.id).await?)
         }
@@ -109,7 +110,7 @@ fn found(row: &SessionRow, stored: &Stored, terms: &[Term]) -> Option<FoundMessa
     Some(FoundMessage {
         session: row.id.clone(),
         name: row.name.clone(),
-        cwd: row.cwd.clone().into(),
+        cwd: path::from_text(&row.cwd),
         seq: stored.seq,
         at: stored.at,
         role,

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use linger_protocol::place::Places;
 use tokio_util::sync::CancellationToken;
 
+use super::gateways::Gateways;
 use super::open_questions::{ConfigQuestion, WorkspaceQuestions};
 use super::tokens::Tokens;
 use crate::config::ConfigStore;
@@ -45,6 +46,8 @@ pub struct Services {
     pub restarts: u32,
     /// The tokens that connections may have.
     pub tokens: Tokens,
+    /// The gateways that are connected.
+    pub gateways: Gateways,
     /// The number of connections.
     pub connections: AtomicU32,
     /// The question about the configuration.
@@ -129,6 +132,7 @@ impl Services {
             keeper,
             restarts,
             tokens,
+            gateways: Gateways::default(),
             connections,
             config_question,
             trust_questions: WorkspaceQuestions::default(),

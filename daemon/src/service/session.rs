@@ -11,8 +11,8 @@ use linger_protocol::message::{ContentBlock, text_of};
 use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{
-    Attach, Attached, Bin, Cancel, Compact, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin, Prompt,
-    Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued, When,
+    Attach, Attached, Bin, Cancel, Compact, Continue, Create, Created, Environment, Info, Keyed, List, Named, OutOfBin,
+    Prompt, Prompted, Prune, Pruned, Redo, Remove, Removed, Restored, Set, Undo, Unqueue, Unqueued, When,
 };
 use linger_protocol::token::Can;
 
@@ -89,7 +89,7 @@ pub async fn list(services: &Services, caller: &Caller, params: List) -> Result<
         Some(cwd) => {
             let seen = cwd.clone();
             let real = disk::probe(&cwd, disk::TIMEOUT, move || seen.canonicalize().ok()).await.flatten();
-            Some(real.unwrap_or(cwd).to_string_lossy().into_owned())
+            Some(linger_protocol::path::text(&real.unwrap_or(cwd)).into_owned())
         }
     };
     let limit = params.limit.unwrap_or(MAX_ROWS).min(MAX_ROWS);
@@ -270,11 +270,12 @@ pub async fn cancel(services: &Services, caller: &Caller, mut params: Cancel) ->
     Ok(Empty {})
 }
 
-/// Resumes an offered turn, or starts prompts that are still queued after a cancel or an error.
-pub async fn resume(services: &Services, caller: &Caller, mut params: Keyed) -> Result<Empty, RpcError> {
+/// Resumes an offered turn, starts prompts that are still queued after an error, or sends drafts.
+pub async fn resume(services: &Services, caller: &Caller, mut params: Continue) -> Result<Empty, RpcError> {
     let key = Key::of("session/continue", params.session.as_str(), params.key.take(), &params)?;
     let route = Route::to(services, caller, &params.session, "session/continue", PlaceKind::Change).await?;
-    route.send(|reply| Command::Continue(KeyedReply { key, reply })).await?;
+    let by = caller.author();
+    route.send(|reply| Command::Continue(params.prompt, by, KeyedReply { key, reply })).await?;
     Ok(Empty {})
 }
 
@@ -293,13 +294,16 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     if !params.budget.is_empty() {
         caller.must_be_user(services, "change the budget of a session")?;
     }
+    if params.cwd.is_some() {
+        caller.must_be_user(services, "move a session to another directory")?;
+    }
     let session = params.session.clone();
     let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());
     let servers = std::mem::replace(&mut params.mcp_servers, names);
     let key = Key::of("session/set", session.as_str(), params.key.take(), &params)?;
     params.mcp_servers = servers;
     let direct = Route::direct(services, caller, &session);
-    if let Some(direct) = direct.filter(|_| params.mode.is_none() && !has_directories) {
+    if let Some(direct) = direct.filter(|_| params.mode.is_none() && !has_directories && params.cwd.is_none()) {
         let may_add = may_add_tools(services, caller, &params).await?;
         let command = |reply| Command::Set(params, may_add, KeyedReply { key, reply });
         direct.send(command).await?;
@@ -309,7 +313,7 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
     let may_add = may_add_tools(services, caller, &params).await?;
     // Not longer: a cancel waits for the place.
     let limit = disk::SHORT_TIMEOUT;
-    for dir in &mut params.add_directories {
+    for dir in params.add_directories.iter_mut().chain(&mut params.cwd) {
         *dir = directory_within(dir, limit).await?;
     }
     for dir in &mut params.remove_directories {

@@ -22,7 +22,9 @@ pub(super) enum Standing {
     Server(Arc<Grant>),
     /// Its ancestors are unknown, but its limits are above the mark: it may do all but answer and widen.
     Hidden,
-    /// Nothing tells whether the daemon started it.
+    /// It is in no list of processes here: another container, from which none of the daemon's children can come.
+    Elsewhere,
+    /// Nothing tells whether the daemon started it, as when it has ended.
     Unknown,
     /// It may have lowered the inherited mark.
     Limited,
@@ -32,13 +34,18 @@ impl Standing {
     /// Whether, as far as the system tells, the daemon did not start it. Other systems than Linux tell nothing: there a tool is
     /// refused answers, and nothing else.
     pub(super) fn is_outside(&self) -> bool {
-        matches!(self, Self::User | Self::Hidden) || (cfg!(not(target_os = "linux")) && matches!(self, Self::Unknown))
+        let is_untold = matches!(self, Self::Elsewhere | Self::Unknown);
+        matches!(self, Self::User | Self::Hidden) || (cfg!(not(target_os = "linux")) && is_untold)
     }
 }
 
 /// The standing of a process. Those that a dead daemon left descend from the keeper.
 pub(super) fn standing(peer: Peer, services: &Services) -> Standing {
-    let Some(pid) = peer.pid.filter(|pid| peer::started(*pid) == peer.began) else { return Standing::Unknown };
+    let Some(pid) = peer.pid else { return Standing::Elsewhere };
+    // It has ended, another one has its number, or the system does not show it.
+    if peer.began.is_none() || peer::started(pid) != peer.began {
+        return Standing::Unknown;
+    }
     let family = [Some(std::process::id()), services.keeper].into_iter().flatten();
     let descends: Vec<Option<bool>> = family.map(|ancestor| peer::descends_from(pid, ancestor)).collect();
     if descends.contains(&Some(true)) {
@@ -64,9 +71,9 @@ pub(super) enum Restraint {
     Free,
     /// The daemon started it, and the user's configuration grants it more.
     Server,
-    /// Nothing tells whether the daemon started the process.
+    /// Another user's process, or one of another container: the daemon did not start it, but may have asked it to act.
     Unknown,
-    /// The daemon started it, or it may have lowered the mark that tells.
+    /// The daemon started it, or nothing tells it from one that the daemon started.
     Family,
 }
 
@@ -74,8 +81,12 @@ impl From<Standing> for Restraint {
     fn from(standing: Standing) -> Self {
         match standing {
             Standing::User => Self::Free,
-            Standing::Hidden | Standing::Unknown => Self::Unknown,
-            Standing::Family(_) | Standing::Server(_) | Standing::Session(_) | Standing::Limited => Self::Family,
+            Standing::Hidden | Standing::Elsewhere => Self::Unknown,
+            Standing::Family(_)
+            | Standing::Server(_)
+            | Standing::Session(_)
+            | Standing::Limited
+            | Standing::Unknown => Self::Family,
         }
     }
 }

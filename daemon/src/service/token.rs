@@ -55,7 +55,7 @@ pub async fn mint(services: &Services, caller: &Caller, params: Mint) -> Result<
     let grant = grant(services, params, now).await?;
     let text = secret(if once { CODE } else { TOKEN })?;
     let token = Token::new(&text, grant, now, once.then_some(now + CODE_MS));
-    services.store.add_token(token.stored()).await?;
+    services.store.add_token(token.stored()?).await?;
     tracing::info!(target: "token", id = %token.id, name = token.grant.name, by = caller.name(), once, "made");
     let minted = Minted { id: token.id.clone(), token: text, grant: token.grant.clone() };
     services.tokens.add(token);
@@ -100,11 +100,20 @@ async fn grant(services: &Services, params: Mint, now: u64) -> Result<Grant, Rpc
     Ok(Grant { name, can, sessions, directory, mode, expires_at: now + u64::from(days) * DAY_MS })
 }
 
-/// Gives a token for a code.
-pub async fn exchange(services: &Services, _: &Caller, params: Exchange) -> Result<Minted, RpcError> {
+/// Gives a token for a code. A refused code stays good for its user.
+pub async fn exchange(services: &Services, caller: &Caller, params: Exchange) -> Result<Minted, RpcError> {
     let text = secret(TOKEN)?;
-    let Some(token) = services.tokens.exchange(&params.code, &text, clock::now()) else {
-        return Err(unauthorized("the code is unknown, was used before, or is older than 5 minutes"));
+    let is_known = caller.is_known_outside(services);
+    let takes = |grant: &Grant| is_known || grant.can.iter().all(|can| *can == Can::Observe);
+    let token = match services.tokens.exchange(&params.code, &text, clock::now(), takes) {
+        Ok(Some(token)) => token,
+        Ok(None) => return Err(unauthorized("the code is unknown, was used before, or is older than 5 minutes")),
+        Err(()) => {
+            let text = "cannot tell whether the daemon started the process behind this connection: a code is not exchanged for it";
+            return Err(RpcError::new(Code::NotAllowed, text).hint(
+                "let the proxy run as you; through one of another user's `linger gateway url --read-only` opens the page: `linger help http`",
+            ));
+        }
     };
     if let Err(error) = services.store.exchange_token(token.id.0.clone(), token.hash.clone()).await {
         services.tokens.remove(&token.id);
@@ -137,7 +146,8 @@ pub async fn revoke(services: &Services, caller: &Caller, params: Revoke) -> Res
 
 /// Forgets what is over; a failure leaves rows for the next time.
 async fn clear(services: &Services, now: u64) {
-    let old: Vec<String> = services.tokens.clear(now).into_iter().map(|id| id.0).collect();
+    let before = services.env().days.before(super::tokens::LISTED_MS, now, None);
+    let old: Vec<String> = services.tokens.clear(now, before).into_iter().map(|id| id.0).collect();
     if !old.is_empty()
         && let Err(error) = services.store.remove_tokens(old).await
     {

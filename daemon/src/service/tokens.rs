@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use linger_protocol::RpcError;
+use linger_protocol::error::Code;
 use linger_protocol::id::TokenId;
 use linger_protocol::token::{Grant, Row};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +24,7 @@ pub(super) const MAX_TOKENS: usize = 1000;
 const ID: usize = 8;
 
 /// How long an expired token is listed, so that a person sees why a script fails.
-const LISTED_MS: u64 = 30 * DAY_MS;
+pub(super) const LISTED_MS: u64 = 30 * DAY_MS;
 
 /// How exactly the last use of a token is stored, in milliseconds: less would be a write for each connection.
 const USE_MS: u64 = 60_000;
@@ -83,16 +85,18 @@ impl Token {
         Self { id, hash, grant, scope, created_at: now, used_at: None, code_until }
     }
 
-    /// Itself, as the database has it.
-    pub(super) fn stored(&self) -> TokenRow {
-        TokenRow {
+    /// Itself, as the database has it. Fails if its grant cannot be encoded.
+    pub(super) fn stored(&self) -> Result<TokenRow, RpcError> {
+        let allows = serde_json::to_string(&self.grant)
+            .map_err(|error| RpcError::new(Code::Internal, format!("the token cannot be stored: {error}")))?;
+        Ok(TokenRow {
             id: self.id.0.clone(),
             hash: self.hash.clone(),
-            allows: serde_json::to_string(&self.grant).unwrap_or_default(),
+            allows,
             created_at: self.created_at,
             used_at: self.used_at,
             code_until: self.code_until,
-        }
+        })
     }
 
     /// Itself, as `token/list` shows it.
@@ -180,15 +184,26 @@ impl Tokens {
         self.revoked.subscribe()
     }
 
-    /// Puts a token in the place of a valid code, which is one no more.
-    pub(super) fn exchange(&self, code: &str, new: &str, now: u64) -> Option<Arc<Token>> {
+    /// Puts a token in the place of a valid code, which is one no more; `None` if there is no such code. Fails, and leaves the code,
+    /// if its grant is not taken.
+    pub(super) fn exchange(
+        &self,
+        code: &str,
+        new: &str,
+        now: u64,
+        takes: impl FnOnce(&Grant) -> bool,
+    ) -> Result<Option<Arc<Token>>, ()> {
         let (code, new) = (hash(code), hash(new));
         let mut tokens = self.by_id();
         let found =
             tokens.values().find(|token| token.hash == code && token.code_until.is_some() && !token.is_over(now));
-        let token = Arc::new(Token { hash: new, code_until: None, ..found?.as_ref().clone() });
+        let Some(found) = found else { return Ok(None) };
+        if !takes(&found.grant) {
+            return Err(());
+        }
+        let token = Arc::new(Token { hash: new, code_until: None, ..found.as_ref().clone() });
         tokens.insert(token.id.clone(), token.clone());
-        Some(token)
+        Ok(Some(token))
     }
 
     /// Notes that a connection begins; gives the time if it is to be stored.
@@ -203,12 +218,12 @@ impl Tokens {
         Some(now)
     }
 
-    /// Removes codes that were not exchanged, and tokens that expired long ago; gives their ids.
-    pub(super) fn clear(&self, now: u64) -> Vec<TokenId> {
+    /// Removes codes that were not exchanged, and tokens that expired before a time; gives their ids.
+    pub(super) fn clear(&self, now: u64, before: u64) -> Vec<TokenId> {
         let mut tokens = self.by_id();
         let is_old = |token: &Token| {
             let code = token.code_until.is_some_and(|until| until <= now);
-            code || token.grant.expires_at.saturating_add(LISTED_MS) <= now
+            code || token.grant.expires_at < before
         };
         tokens.extract_if(|_, token| is_old(token)).map(|(id, _)| id).collect()
     }

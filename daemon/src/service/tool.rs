@@ -120,7 +120,7 @@ async fn verdict(services: &Services, tool: &dyn Tool, effect: ToolEffect, basis
     let said = |verdict, by| Some(ToolVerdict { verdict, by });
     match policy.decide(basis.settled(), &call, &resolved, workspace) {
         Verdict::Allow { by } => said(ToolDecision::Allow, by),
-        Verdict::Ask { rule } => {
+        Verdict::Ask { rule, .. } => {
             said(ToolDecision::Ask, rule.map_or_else(|| format!("mode {mode}"), |rule| format!("rule {rule}")))
         }
         Verdict::Deny { reason, .. } => said(ToolDecision::Deny, reason),

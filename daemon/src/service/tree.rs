@@ -9,6 +9,7 @@ use linger_protocol::worktree::{Merge, Merged};
 use super::route::place;
 use super::{Caller, Services};
 use crate::registry::ForkAllows;
+use crate::registry::create::directory;
 use crate::session::messages::PlaceKind;
 use crate::store::idempotency::Key;
 
@@ -20,6 +21,10 @@ fn allows(services: &Services, caller: &Caller) -> ForkAllows {
 
 /// Makes a session that goes on from a point of another one.
 pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Result<ForkMade, RpcError> {
+    if let Some(cwd) = &mut params.cwd {
+        caller.must_be_user(services, "fork a session into another directory")?;
+        *cwd = directory(cwd).await?;
+    }
     let key = Key::of("session/fork", params.session.as_str(), params.key.take(), &params)?;
     let place = place(services, caller, &params.session, "session/fork", PlaceKind::Change).await?;
     services.registry.fork(params, place, allows(services, caller), key).await

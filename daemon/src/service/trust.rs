@@ -75,7 +75,7 @@ fn ask(root: &Path, waiting: &Waiting) -> Question {
 }
 
 fn digest(root: &Path, waiting: &Waiting) -> String {
-    hash(&json!({ "kind": "workspace", "workspace": root, "changes": waiting.lines() }))
+    hash(&json!({ "kind": "workspace", "workspace": linger_protocol::path::text(root), "changes": waiting.lines() }))
 }
 
 /// A question about a workspace was answered; the effect is there when this returns.

@@ -83,6 +83,8 @@ pub enum Fold {
     Spent(Spent),
     /// The outcome of a keyed request.
     Outcome(Outcome),
+    /// An event or a part of the state cannot be encoded, for this reason: nothing of the append is written.
+    Unencodable(String),
 }
 
 /// The usage of answers of one day and one model.

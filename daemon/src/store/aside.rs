@@ -70,6 +70,7 @@ pub struct Left {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
     /// Where it is.
+    #[serde(with = "linger_protocol::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// The content of the file beside it.
     pub report: Report,

@@ -56,6 +56,12 @@ impl From<String> for Reason {
     }
 }
 
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> Self {
+        Self(format!("it cannot be encoded: {error}").into())
+    }
+}
+
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         if error.is_damage() {

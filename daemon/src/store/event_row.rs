@@ -21,7 +21,20 @@ pub(crate) fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
             "event {seq} cannot be read: it is not what was written, as its checksum says"
         )));
     }
-    Ok(Stored { seq, at: row.get::<_, i64>(1)? as u64, kind: row.get(2)?, stream: row.get(3)?, data })
+    let at = row.get::<_, i64>(1)? as u64;
+    let data = if data.is_empty() { stand_in(seq, at) } else { data };
+    Ok(Stored { seq, at, kind: row.get(2)?, stream: row.get(3)?, data })
+}
+
+/// The event that is read where an earlier version stored an empty one, because it could not encode a file name. The column `kind`
+/// still has the kind of the one that is missing.
+fn stand_in(seq: u64, at: u64) -> String {
+    format!("{{\"kind\":\"lost\",\"first\":{seq},\"last\":{seq},\"seq\":{seq},\"at\":{at}}}")
+}
+
+/// Whether an event was stored empty.
+pub fn was_empty(stored: &Stored) -> bool {
+    stored.kind != "lost" && stored.data == stand_in(stored.seq, stored.at)
 }
 
 /// The checksum of an event.

@@ -32,8 +32,8 @@ pub struct Key {
 pub struct Outcome {
     /// Identifies the request.
     pub key: Key,
-    /// The result in JSON.
-    pub result: String,
+    /// The result in JSON, or why it cannot be encoded: then the request is not carried out.
+    pub result: Result<String, String>,
 }
 
 impl Key {
@@ -60,7 +60,7 @@ impl Key {
 
     /// The outcome of its request.
     pub fn outcome(self, result: &impl Serialize) -> Outcome {
-        Outcome { key: self, result: serde_json::to_string(result).unwrap_or_default() }
+        Outcome { key: self, result: serde_json::to_string(result).map_err(|error| error.to_string()) }
     }
 
     /// Fails if the key was used for another request.
@@ -77,7 +77,8 @@ impl Outcome {
     /// The stored result; fails if `key` was used for another request.
     pub fn answer<T: DeserializeOwned>(&self, key: &Key) -> Result<T, RpcError> {
         key.same_as(&self.key)?;
-        serde_json::from_str(&self.result)
+        let result = self.result.as_deref().unwrap_or_default();
+        serde_json::from_str(result)
             .map_err(|error| RpcError::new(Code::Internal, format!("cannot read the outcome of the key: {error}")))
     }
 }

@@ -15,6 +15,7 @@ pub mod aside;
 pub mod blob;
 mod checkpoint;
 pub mod damage;
+pub mod days;
 mod error;
 pub(crate) mod event_row;
 pub mod feed;
@@ -45,7 +46,7 @@ use tokio::sync::watch;
 
 pub use append::{Append, Done, Fold, Spent, StateRow};
 pub use error::{Reason, StoreError};
-pub use event_row::{Page, sum as event_sum};
+pub use event_row::{Page, sum as event_sum, was_empty};
 pub use handle::Store;
 pub(crate) use handle::lost_blob;
 pub use migrate::SCHEMA;

@@ -156,7 +156,7 @@ mod tests {
 
     fn outcome(id: &str) -> Write {
         let key = Key { id: id.to_owned(), params: String::new() };
-        Write::Outcome(Outcome { key, result: String::new() }, oneshot::channel().0)
+        Write::Outcome(Outcome { key, result: Ok(String::new()) }, oneshot::channel().0)
     }
 
     fn names(writes: &mpsc::Receiver<Write>) -> Vec<String> {

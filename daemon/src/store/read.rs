@@ -142,6 +142,14 @@ impl Store {
         .await
     }
 
+    /// When a session changed last, of all; 0 without sessions.
+    pub async fn newest_change(&self) -> Result<u64, StoreError> {
+        let sql = "SELECT max(updated_at) FROM session";
+        let newest: Option<i64> =
+            self.read(move |connection| connection.prepare_cached(sql)?.query_row([], |row| row.get(0))).await?;
+        Ok(newest.unwrap_or(0).max(0) as u64)
+    }
+
     /// Whether a session uses a blob.
     pub async fn uses(&self, id: BlobId, among: Option<Vec<SessionId>>) -> Result<bool, StoreError> {
         let among = among.map(|sessions| serde_json::json!(sessions).to_string());
@@ -215,7 +223,7 @@ impl Store {
     pub async fn counts(&self) -> Result<([u32; 2], [u32; 2]), StoreError> {
         // A damaged session runs nothing.
         let damaged: Vec<SessionId> = self.found.seen().sessions.into_keys().collect();
-        let damaged = serde_json::to_string(&damaged).unwrap_or_default();
+        let damaged = serde_json::json!(damaged).to_string();
         self.read(move |connection| {
             let sessions = connection.query_row(
                 &format!(
@@ -245,7 +253,7 @@ impl Store {
             connection
                 .prepare_cached("SELECT params, result FROM outcome WHERE key = ?")?
                 .query_row([&id], |row| {
-                    Ok(Outcome { key: Key { id: id.clone(), params: row.get(0)? }, result: row.get(1)? })
+                    Ok(Outcome { key: Key { id: id.clone(), params: row.get(0)? }, result: Ok(row.get(1)?) })
                 })
                 .optional()
         })

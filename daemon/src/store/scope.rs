@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use linger_protocol::id::SessionId;
+use linger_protocol::path::from_text;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::error::StoreError;
@@ -45,7 +46,7 @@ pub(super) fn has(connection: &Connection, scope: &Scope, session: &SessionId) -
         .query_row([session.as_str()], |row| row.get::<_, String>(0))
         .optional()?;
     let Some(cwd) = cwd else { return Ok(false) };
-    if !scope.has_directory(Path::new(&cwd)) {
+    if !scope.has_directory(&from_text(&cwd)) {
         return Ok(false);
     }
     let Some(roots) = &scope.roots else { return Ok(true) };
@@ -61,7 +62,7 @@ fn sessions(connection: &Connection, scope: &Scope) -> rusqlite::Result<Vec<Sess
     let mut found = Vec::new();
     let id_and_cwd = |row: &rusqlite::Row<'_>| Ok((SessionId(row.get(0)?), row.get::<_, String>(1)?));
     let mut keep = |(id, cwd): (SessionId, String)| {
-        if scope.has_directory(Path::new(&cwd)) && !id.is_daemon() {
+        if scope.has_directory(&from_text(&cwd)) && !id.is_daemon() {
             found.push(id);
         }
     };

@@ -349,7 +349,7 @@ mod tests {
     }
 
     fn outcome(id: &str) -> Outcome {
-        Outcome { key: Key { id: id.to_owned(), params: "p".to_owned() }, result: "null".to_owned() }
+        Outcome { key: Key { id: id.to_owned(), params: "p".to_owned() }, result: Ok("null".to_owned()) }
     }
 
     async fn write(store: &Store, log: &Arc<Log>, outcomes: &[&str]) {

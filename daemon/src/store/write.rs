@@ -317,17 +317,18 @@ fn write_fold(connection: &Connection, session: &str, fold: &Fold, bytes: i64) -
         }
         Fold::Asked(pending) => connection
             .prepare_cached("INSERT INTO question (id, session, asked) VALUES (?, ?, ?)")?
-            .execute(params![pending.question.as_str(), session, json(pending)])?,
+            .execute(params![pending.question.as_str(), session, json(pending)?])?,
         Fold::Answered { question, answer, by, at } => connection
             .prepare_cached(
                 "UPDATE question SET answer = ?, answered_by = ?, answered_at = ? WHERE id = ? AND answer IS NULL",
             )?
-            .execute(params![json(answer), by, *at as i64, question.as_str()])?,
+            .execute(params![json(answer)?, by, *at as i64, question.as_str()])?,
         Fold::Blob(held) => use_blob(connection, session, held, None)?,
         Fold::Content(held, seq) => use_blob(connection, session, held, Some(*seq as i64))?,
         Fold::GiveUp(seq) => give_up(connection, session, *seq as i64)?,
         Fold::Spent(spent) => usage::add(connection, session, spent)?,
         Fold::Outcome(outcome) => return remember(connection, session, outcome),
+        Fold::Unencodable(why) => return Err(unencodable(why)),
     };
     Ok(())
 }
@@ -377,6 +378,7 @@ fn give_up(connection: &Connection, session: &str, seq: i64) -> rusqlite::Result
 /// Stores an outcome, and deletes the oldest beyond the bound.
 fn remember(connection: &Connection, session: &str, outcome: &Outcome) -> rusqlite::Result<()> {
     let Outcome { key, result } = outcome;
+    let result = result.as_ref().map_err(|why| unencodable(why))?;
     connection
         .prepare_cached("INSERT INTO outcome (key, session, params, result, at) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![key.id, session, key.params, result, clock::now() as i64])?;
@@ -427,9 +429,14 @@ fn remove(connection: &Connection, log: &Arc<Log>, outcomes: &[Outcome], done: D
     let _unheard = done.send(result);
 }
 
-/// The JSON of a type whose serialisation cannot fail.
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// The JSON of a value; the write fails if it cannot be encoded.
+fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+/// The error of a write of what could not be encoded, for this reason.
+fn unencodable(why: &str) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(why.into())
 }
 
 #[cfg(test)]

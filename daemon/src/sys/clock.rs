@@ -1,6 +1,8 @@
 //! Wall time and entropy: the daemon reads both only here.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::fault;
 
 /// Crockford's base 32: no letter looks like a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -11,7 +13,10 @@ pub const DAY_MS: u64 = 86_400_000;
 /// The time, for comparison with that of a file.
 #[allow(clippy::disallowed_methods)] // The only clock read.
 pub fn system() -> SystemTime {
-    SystemTime::now()
+    let (now, ahead) = (SystemTime::now(), fault::days_ahead());
+    let by = Duration::from_secs(ahead.unsigned_abs().saturating_mul(DAY_MS / 1000));
+    let moved = if ahead < 0 { now.checked_sub(by) } else { now.checked_add(by) };
+    moved.unwrap_or(now)
 }
 
 /// The time in Unix milliseconds.

@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod descriptors;
 pub mod disk;
+pub mod login;
 pub mod memory;
 pub mod peer;
 pub mod task;

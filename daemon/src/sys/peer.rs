@@ -50,6 +50,12 @@ pub fn user(pid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
 
+/// Whether a process is a server of ssh, as by its name: at the end of a forwarded socket it stands for a client elsewhere.
+pub fn is_ssh(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    matches!(name.trim_end(), "sshd" | "sshd-session" | "dropbear")
+}
+
 /// When a process started, in ticks since boot. Together with the process id it identifies one process.
 pub fn started(pid: u32) -> Option<u64> {
     stat(pid, 22)

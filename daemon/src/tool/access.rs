@@ -29,6 +29,17 @@ impl Effects {
         Self { changes: false, overlaps: true, after_crash, ..Self::change(Access::Network(host.into())) }
     }
 
+    /// The same to a file that was asked for by another name: a rule about either name counts.
+    pub(super) fn asked_as(mut self, asked: Option<&Path>) -> Self {
+        let as_asked = match (asked, &self.access) {
+            (Some(asked), Access::Read(_)) => Access::Read(asked.to_path_buf()),
+            (Some(asked), Access::Write(_)) => Access::Write(asked.to_path_buf()),
+            _ => return self,
+        };
+        self.access = Access::Several(vec![self.access, as_asked]);
+        self
+    }
+
     /// Changes the file at this path.
     pub fn write(path: impl Into<PathBuf>) -> Self {
         Self::change(Access::Write(path.into()))

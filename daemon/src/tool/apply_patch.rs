@@ -6,9 +6,7 @@
 mod format;
 mod hunks;
 
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use linger_protocol::event::ToolKind;
@@ -17,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::{Access, Effects, Targets};
-use super::change::{Change, Content};
+use super::change::{Change, Content, KeptChange};
 use super::handle::Entry;
 use super::invalid::Invalid;
 use super::names::Takes;
@@ -312,11 +310,12 @@ impl Patching {
             let made = put(&file.change.path, &file.change.before, &file.change.after, file.mode);
             let Err(error) = made else { continue };
             let why = failed(file, &error);
-            let made = planned.iter().take(at).rev();
-            let stuck: Vec<String> = made
-                .filter(|made| put(&made.change.path, &made.change.after, &made.change.before, None).is_err())
-                .map(|made| self.show(&made.path))
-                .collect();
+            let made = planned.iter().zip(&kept).take(at).rev();
+            let back = |made: &Planned, kept: &KeptChange| {
+                put(&made.change.path, &made.change.after, &made.change.before, kept.change.before_mode)
+            };
+            let stuck: Vec<String> =
+                made.filter(|(made, kept)| back(made, kept).is_err()).map(|(made, _)| self.show(&made.path)).collect();
             return if stuck.is_empty() {
                 Err(why)
             } else {
@@ -332,6 +331,8 @@ impl Patching {
             if let Content::Known(bytes) = &file.change.after {
                 let diff = self.file_diff(file);
                 said.extend(self.workspace.seen.wrote(&file.change.path, bytes, diff.as_deref()));
+            } else {
+                self.workspace.seen.left(&file.change.path, None);
             }
         }
         Ok(ToolOutput { diff: self.diff(&planned), changes: kept, ..ToolOutput::text(said.join("\n")) })
@@ -385,8 +386,12 @@ fn put(path: &Path, before: &Content, after: &Content, mode: Option<u32>) -> io:
     }
     match after {
         Content::Known(bytes) => {
-            entry.replace(bytes)?;
-            mode.map_or(Ok(()), |mode| entry.open()?.0.set_permissions(Permissions::from_mode(mode)))
+            // A new file has its permissions from the beginning.
+            if mode.is_some() && now == Content::Missing {
+                entry.restore(bytes, None, mode)
+            } else {
+                entry.replace(bytes)
+            }
         }
         Content::Missing => entry.remove(),
         Content::Unknown => Ok(()),

@@ -12,9 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::frames::Frames;
 use super::invalid::Invalid;
+use super::left::left_behind;
 use super::output::Output;
 use super::text::{self, Decoder};
+use crate::diagnostics::secret::SecretVariables;
 use crate::process::server::Spawn;
 use crate::process::{Input, Process, READ_SIZE, Stderr};
 use crate::store::blob::{Blobs, Held};
@@ -37,6 +40,9 @@ const LAST_WORDS: usize = 1 << 10;
 
 /// How much of a command is recorded and listed, in bytes; its call has all of it.
 const MAX_COMMAND: usize = 1 << 10;
+
+/// How to keep a process that a command in the background leaves behind.
+const STAY: &str = "; the command itself has to stay: end it with `wait`, or without `&`";
 
 /// How long all may take to end when the daemon ends: SIGTERM, its grace, SIGKILL.
 const END: Duration = Duration::from_secs(2);
@@ -64,6 +70,7 @@ pub struct Start {
     pub call: CallId,
     /// The whole command; an event has its beginning.
     pub command: String,
+    secrets: SecretVariables,
     spawn: Spawn,
     blobs: Blobs,
     /// Gets the handle once the command runs.
@@ -111,6 +118,7 @@ impl Job {
 #[derive(Default)]
 struct Unread {
     decoder: Decoder,
+    frames: Frames,
     head: String,
     tail: String,
     /// Bytes left out between them.
@@ -119,8 +127,12 @@ struct Unread {
 
 impl Unread {
     fn push(&mut self, bytes: &[u8]) {
-        let text = self.decoder.feed(bytes);
-        let fits = text::floor(&text, if self.tail.is_empty() { UNREAD.saturating_sub(self.head.len()) } else { 0 });
+        let text = self.frames.feed(&self.decoder.feed(bytes));
+        self.add(&text);
+    }
+
+    fn add(&mut self, text: &str) {
+        let fits = text::floor(text, if self.tail.is_empty() { UNREAD.saturating_sub(self.head.len()) } else { 0 });
         self.head.push_str(text.get(..fits).unwrap_or_default());
         self.tail.push_str(text.get(fits..).unwrap_or_default());
         if self.tail.len() > 2 * UNREAD {
@@ -130,18 +142,31 @@ impl Unread {
         }
     }
 
-    /// Takes what there is.
+    /// Takes a line of linger's own, once the command has ended.
+    fn say(&mut self, line: &str) {
+        let rest = self.decoder.finish();
+        let rest = self.frames.feed(&rest) + &self.frames.finish();
+        let end = if line.is_empty() || rest.is_empty() || rest.ends_with('\n') { "" } else { "\n" };
+        self.add(&format!("{rest}{end}{line}"));
+    }
+
+    /// Takes what there is; of a line that is being written over the frame that it shows now, which may come again.
     fn take(&mut self) -> String {
+        let begun = self.frames.let_out();
+        self.add(&begun);
         let (head, tail) = (std::mem::take(&mut self.head), std::mem::take(&mut self.tail));
         let kept = text::tail(&tail, UNREAD);
         let left_out = std::mem::take(&mut self.left_out) + (tail.len() - kept.len()) as u64;
+        let frame = self.frames.shown();
         match left_out {
-            0 => head + kept,
-            _ => format!("{head}\n[… {left_out} bytes left out]\n{kept}"),
+            0 => head + kept + frame,
+            _ => format!("{head}\n[… {left_out} bytes left out]\n{kept}{frame}"),
         }
     }
 
-    fn last_words(&self) -> String {
+    /// The end of what there is when the command has ended.
+    fn last_words(&mut self) -> String {
+        self.say("");
         let both = format!("{}{}", self.head, self.tail);
         text::tail(&both, LAST_WORDS).to_owned()
     }
@@ -163,11 +188,12 @@ impl Jobs {
         &self,
         call: CallId,
         command: String,
+        secrets: SecretVariables,
         spawn: Spawn,
         blobs: Blobs,
     ) -> Result<BackgroundId, Invalid> {
         let (reply, started) = oneshot::channel();
-        let start = Start { call, command, spawn, blobs, reply };
+        let start = Start { call, command, secrets, spawn, blobs, reply };
         let ends = || Invalid("the session ends".to_owned());
         self.0.reports.send(Box::new(Report::Start(start))).map_err(|_| ends())?;
         started.await.unwrap_or_else(|_| Err(ends()))
@@ -279,7 +305,7 @@ impl Jobs {
 /// Runs the command to its end: how it ended by itself or why it was ended, and its whole output if that is long.
 async fn run(
     id: BackgroundId,
-    Start { command, spawn, blobs, reply, .. }: Start,
+    Start { command, secrets, spawn, blobs, reply, .. }: Start,
     unread: &Mutex<Unread>,
     mut killed: watch::Receiver<Option<String>>,
 ) -> (Option<Exit>, Option<String>, Option<Held>) {
@@ -305,10 +331,18 @@ async fn run(
             process.end().await;
             (None, Some(why))
         }
-        None => match process.wait().await {
-            Ok(status) => (Some(exit(&status)), None),
-            Err(error) => (None, Some(format!("how it ended is not known: {error}"))),
-        },
+        None => {
+            let status = process.wait().await;
+            if let Some(left) = left_behind(process.left(), &secrets, STAY) {
+                let line = format!("{left}\n");
+                lock(unread).say(&line);
+                output.push(line.as_bytes()).await;
+            }
+            match status {
+                Ok(status) => (Some(exit(&status)), None),
+                Err(error) => (None, Some(format!("how it ended is not known: {error}"))),
+            }
+        }
     };
     (exit, reason, output.finish().await.whole)
 }
@@ -356,6 +390,10 @@ mod tests {
         assert!(text.starts_with("0\n1\n") && text.ends_with("\n99999\n") && text.contains(" bytes left out]"));
         assert!(text.len() < 2 * UNREAD + 100, "{}", text.len());
         unread.push(b"two");
-        assert_eq!(unread.last_words(), "two");
+        assert_eq!(unread.take(), "two");
+        unread.push(b"\r10%\r20%");
+        assert_eq!((unread.take().as_str(), unread.take().as_str()), ("\n20%", "20%"));
+        unread.push(b"\r\x1b[1m30%\x1b[m");
+        assert_eq!(unread.last_words(), "30%");
     }
 }

@@ -14,6 +14,7 @@ use super::invalid::Invalid;
 use super::names::Takes;
 use super::types::{BoxFuture, Call, Context, Tool, ToolOutput};
 use super::workspace::Workspace;
+use crate::diagnostics::secret::SecretVariables;
 
 pub(super) struct Bash;
 
@@ -58,18 +59,23 @@ impl Tool for Bash {
     }
 
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { command, timeout_s, background } = args::parse(input)?;
-        let background = background.unwrap_or(false);
-        if background && timeout_s.is_some() {
-            return Err(Invalid("a command in the background has no `timeout_s`".to_owned()));
-        }
-        let timeout_s = check_command(&command, timeout_s, workspace)?;
-        let workspace = workspace.clone();
-        if background {
-            Ok(Box::new(InBackground(command)))
-        } else {
-            Ok(Box::new(ShellCommand { command, timeout_s, workspace, rewrite: None }))
-        }
+        prepare(input, workspace, "; for one that is to stay use `background`")
+    }
+}
+
+/// The call that these arguments mean; `keep`: how to keep a process that it starts.
+fn prepare(input: &Value, workspace: &Workspace, keep: &'static str) -> Result<Box<dyn Call>, Invalid> {
+    let Args { command, timeout_s, background } = args::parse(input)?;
+    let background = background.unwrap_or(false);
+    if background && timeout_s.is_some() {
+        return Err(Invalid("a command in the background has no `timeout_s`".to_owned()));
+    }
+    let timeout_s = check_command(&command, timeout_s, workspace)?;
+    let workspace = workspace.clone();
+    if background {
+        Ok(Box::new(InBackground { command, secrets: workspace.secrets }))
+    } else {
+        Ok(Box::new(ShellCommand { command, timeout_s, workspace, keep, rewrite: None }))
     }
 }
 
@@ -108,25 +114,29 @@ impl Tool for ForegroundBash {
         if input.get("background") == Some(&Value::Bool(true)) {
             return Err(Invalid("no command can run in the background here".to_owned()));
         }
-        Bash.prepare(input, workspace)
+        prepare(input, workspace, "")
     }
 }
 
 /// A command that outlives its call.
-struct InBackground(String);
+struct InBackground {
+    command: String,
+    secrets: SecretVariables,
+}
 
 impl Call for InBackground {
     fn action(&self) -> String {
-        format!("{}  (in the background)", self.0)
+        format!("{}  (in the background)", self.command)
     }
 
     fn effects(&self) -> Effects {
-        Effects::command(self.0.clone())
+        Effects::command(self.command.clone())
     }
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         Box::pin(async move {
-            match context.jobs.start(context.id, self.0, context.spawn, context.blobs).await {
+            let Self { command, secrets } = *self;
+            match context.jobs.start(context.id, command, secrets, context.spawn, context.blobs).await {
                 Ok(handle) => ToolOutput::text(format!("{handle} runs in the background")),
                 Err(why) => ToolOutput::error(why.0),
             }
@@ -186,8 +196,66 @@ mod tests {
         check("kill -9 $$", &["[no output]", "[killed by signal 9]"], true).await;
         check("no-such-program 2>/dev/null", &["[no output]", "[exit code 127]"], true).await;
         check(r"printf 'a\000b\377c\342\202'", &["a\u{fffd}b\u{fffd}c\u{fffd}"], false).await;
-        check("sleep 1000 & echo hi", &["hi\n"], false).await;
         check("[ -t 0 ] || [ -t 1 ] || cat", &["[no output]"], false).await;
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_process_that_was_left_behind_is_ended_and_named() {
+        crate::process::adopt().unwrap();
+        let (_dir, mut workspace) = test_workspace();
+        workspace.secrets.put("TOKEN", crate::diagnostics::secret::Secret::new("hunter2"));
+        workspace.env =
+            std::sync::Arc::new([("TOKEN".to_owned(), linger_protocol::variable::IN_MEMORY.to_owned())].into());
+        let of_session = async |command: &str| {
+            let (output, _receiver) = mpsc::channel(64);
+            let mut context = test_context(&workspace, output);
+            context.spawn.started_for = crate::process::ledger::StartedFor::Session("s1".into());
+            let call = Bash.prepare(&json!({ "command": command }), &workspace).unwrap();
+            tokio::time::timeout(SOON, call.run(context)).await.unwrap()
+        };
+        for (command, names) in [
+            ("sleep 1001 & echo hi", &["sleep 1001"][..]),
+            ("nohup sleep 1002 >/dev/null 2>&1 & disown; echo hi", &["sleep 1002"]),
+            ("setsid -f sleep 1003 >/dev/null 2>&1; echo hi", &["sleep 1003"]),
+            ("(cd / && sleep 1004; true) & echo hi", &["sleep 1004"]),
+            ("sleep 1005 & sleep 1006 & echo hi", &["sleep 1005", "sleep 1006"]),
+            ("sh -c 'sleep 1007; true' & echo hi", &["sh -c sleep 1007; true"]),
+            ("sh -c 'sleep 1009; true' $TOKEN & echo hi", &["sh"]),
+            ("sh -c 'sleep 1010; true' $'a\nb' & echo hi", &["sh -c sleep 1010; true a\\nb"]),
+        ] {
+            let output = of_session(command).await;
+            let [text, left] = texts(&output)[..] else { panic!("{command}: {output:?}") };
+            let count = if names.len() == 1 {
+                "1 process that it left behind was"
+            } else {
+                "2 processes that it left behind were"
+            };
+            assert_eq!((text, output.is_error, output.output.len()), ("hi\n", false, 1));
+            assert!(left.starts_with(&format!("[{count} ended: ")), "{command}: {left}");
+            assert!(left.ends_with("; for one that is to stay use `background`]"), "{command}: {left}");
+            assert!(names.iter().all(|name| left.contains(&format!("{name} ("))), "{command}: {left}");
+        }
+        for command in [
+            "sleep 0.01 & wait; echo hi",
+            "(sleep 0.01; true) | cat; echo hi",
+            "cat <(echo hi)",
+            "echo hi > >(cat); wait $!",
+        ] {
+            let output = of_session(command).await;
+            assert_eq!(texts(&output), ["hi\n"], "{command}");
+        }
+        let output = of_session("sleep 1011 & exit 3").await;
+        assert_eq!((texts(&output)[1], texts(&output).len()), ("[exit code 3]", 3));
+        let call = ForegroundBash.prepare(&json!({ "command": "sleep 1012 & true" }), &workspace).unwrap();
+        let output = call.run(test_context(&workspace, mpsc::channel(4).0)).await;
+        assert!(texts(&output)[1].ends_with(")]"), "nothing can run in the background: {output:?}");
+    }
+
+    #[tokio::test]
+    async fn progress_is_shown_as_its_last_frame() {
+        check("printf '1%%\\r50%%'; printf '\\r100%%\\n\\033[32mdone\\033[0m\\n'", &["100%\ndone\n"], false).await;
+        check("printf 'a\\r\\nb\\r\\n'", &["a\r\nb\r\n"], false).await;
     }
 
     #[tokio::test]
@@ -219,7 +287,7 @@ mod tests {
         let (dir, workspace) = test_workspace();
         drop(dir);
         let (output, _) = run(&workspace, json!({"command": "true"})).await;
-        let expect = format!("the working directory {} is gone", workspace.cwd.display());
+        let expect = crate::tool::file::gone(&workspace);
         assert_eq!((texts(&output), output.is_error), (vec![expect.as_str()], true));
     }
 

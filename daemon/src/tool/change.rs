@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use linger_protocol::event::{ChangeKind, FileChange};
 
-use super::handle::Entry;
+use super::handle::{self, Entry};
 use crate::store::blob::{Blobs, Held};
 
 /// The longest file that is edited: it is in memory several times.
@@ -89,9 +89,18 @@ impl Change {
         let id = |held: &Option<Held>| held.as_ref().map(|held| held.id().clone());
         let path = self.path.clone();
         let bytes = before.iter().chain(&after).map(Held::size).sum();
-        let (before_type, after_type) = (None, None);
-        let change = FileChange { path, kind, before: id(&before), after: id(&after), before_type, after_type, bytes };
-        Ok(KeptChange { change, line: self.line(), blobs: before.into_iter().chain(after).collect() })
+        let before_mode = match &self.before {
+            Content::Missing => None,
+            _ => Entry::at(&path).and_then(|entry| entry.status()).ok().map(|status| status.st_mode & 0o7777),
+        };
+        let directories = match &self.before {
+            // What they get is read when they go.
+            Content::Missing => vec![0o755; handle::missing_above(&path)],
+            _ => Vec::new(),
+        };
+        let (before, after, held) = (id(&before), id(&after), before.into_iter().chain(after).collect());
+        let change = FileChange { path, kind, before, after, before_mode, directories, bytes, ..FileChange::default() };
+        Ok(KeptChange { change, line: self.line(), blobs: held })
     }
 
     fn line(&self) -> Option<u64> {

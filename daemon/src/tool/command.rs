@@ -1,4 +1,4 @@
-//! Running a command for a call: collecting its output, within bounds, and how it ended.
+//! RunningCommand a command for a call: collecting its output, within bounds, and how it ended.
 
 use std::io;
 use std::process::ExitStatus;
@@ -11,6 +11,7 @@ use super::access::Effects;
 use super::background::exit;
 use super::file;
 use super::invalid::Invalid;
+use super::left::left_behind;
 use super::output::Output;
 use super::types::{BoxFuture, Call, Context, ToolOutput};
 use super::workspace::Workspace;
@@ -19,6 +20,9 @@ use crate::sys::disk;
 
 /// The longest time that a model may ask for, in seconds; the longest builds and tests need about that.
 pub(crate) const TIMEOUT_MAX_S: u64 = 3600;
+
+/// How long a command may be silent before the line that it has begun is shown: a question, or a step that takes its time.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// How much of the end of an output is kept for a result that is rewritten, in bytes: it is in memory.
 const END_MAX: usize = 4 << 20;
@@ -43,6 +47,8 @@ pub(super) struct ShellCommand {
     pub(super) command: String,
     pub(super) timeout_s: u64,
     pub(super) workspace: Workspace,
+    /// How to keep a process that it starts; empty if there is no way.
+    pub(super) keep: &'static str,
     /// Makes another result, given the last [`END_MAX`] bytes of the output; absent if the result stays as it is.
     pub(super) rewrite: Option<fn(&str, ToolOutput) -> ToolOutput>,
 }
@@ -62,12 +68,14 @@ impl Call for ShellCommand {
                 Ok(process) => process,
                 Err(error) => return not_started(&self.workspace, &error).await,
             };
-            let mut output = Output::to(context.output, context.blobs);
+            let mut output = Output::of_command(context.output, context.blobs);
             if self.rewrite.is_some() {
                 output.keep_end(END_MAX);
             }
             let longer = format!(" `timeout_s` may be up to {TIMEOUT_MAX_S}");
-            let (result, end) = collect_with_end(process, output, self.timeout_s, &longer).await;
+            let Self { workspace, timeout_s, keep, .. } = &*self;
+            let running = RunningCommand { workspace, timeout_s: *timeout_s, longer: &longer, keep };
+            let (result, end) = running.collect_with_end(process, output).await;
             if let Some(rewrite) = self.rewrite { rewrite(&end, result) } else { result }
         })
     }
@@ -81,44 +89,61 @@ pub(super) async fn not_started(workspace: &Workspace, error: &io::Error) -> Too
     ToolOutput::error(if gone { file::gone(workspace) } else { why })
 }
 
-/// The result of a command: its output, and how it ended. After the time it is ended; `longer` says how to get more of it.
-pub(super) async fn collect(process: Process, output: Output, timeout_s: u64, longer: &str) -> ToolOutput {
-    collect_with_end(process, output, timeout_s, longer).await.0
+/// The facts beside its process that the result of a command depends on.
+pub(super) struct RunningCommand<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// Seconds until it is ended.
+    pub(super) timeout_s: u64,
+    /// How to get more time; empty if there is no way.
+    pub(super) longer: &'a str,
+    /// How to keep a process that it starts; empty if there is no way.
+    pub(super) keep: &'a str,
 }
 
-/// As [`collect`], with what the output keeps of its end.
-async fn collect_with_end(
-    mut process: Process,
-    mut output: Output,
-    timeout_s: u64,
-    longer: &str,
-) -> (ToolOutput, String) {
-    let ended = follow(&mut process, &mut output, Duration::from_secs(timeout_s)).await;
-    let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
-    let (status, outcome) = match ended {
-        Some(Ok(status)) if status.success() => (None, Outcome::Ran),
-        Some(status) => (Some(describe(status)), Outcome::Ran),
-        None => {
-            process.end().await;
-            let status =
-                format!("[timed out after {timeout_s} s; the command and what it started were ended.{longer}]");
-            (Some(status), Outcome::TimedOut)
-        }
-    };
-    let end = output.take_end();
-    let mut kept = output.finish().await;
-    let is_error = status.is_some();
-    kept.content.extend(status.map(ContentBlock::text));
-    let result = ToolOutput {
-        is_error,
-        outcome,
-        output: kept.segments,
-        whole: kept.whole,
-        exit,
-        content: kept.content,
-        ..ToolOutput::text("")
-    };
-    (result, end)
+impl<'a> RunningCommand<'a> {
+    /// A command without ways to more time and to processes that stay.
+    pub(super) fn within(workspace: &'a Workspace, timeout_s: u64) -> Self {
+        Self { workspace, timeout_s, longer: "", keep: "" }
+    }
+
+    /// The result of a command: its output, how it ended, and what it left behind. After the time it is ended.
+    pub(super) async fn collect(&self, process: Process, output: Output) -> ToolOutput {
+        self.collect_with_end(process, output).await.0
+    }
+
+    /// As [`Self::collect`], with what the output keeps of its end.
+    async fn collect_with_end(&self, mut process: Process, mut output: Output) -> (ToolOutput, String) {
+        let ended = follow(&mut process, &mut output, Duration::from_secs(self.timeout_s)).await;
+        let exit = ended.as_ref().and_then(|ended| ended.as_ref().ok()).map(exit);
+        let (status, left, outcome) = match ended {
+            Some(status) => {
+                let left = left_behind(process.left(), &self.workspace.secrets, self.keep);
+                let is_well = status.as_ref().is_ok_and(ExitStatus::success);
+                ((!is_well).then(|| describe(status)), left, Outcome::Ran)
+            }
+            None => {
+                process.end().await;
+                let Self { timeout_s, longer, .. } = self;
+                let status =
+                    format!("[timed out after {timeout_s} s; the command and what it started were ended.{longer}]");
+                (Some(status), None, Outcome::TimedOut)
+            }
+        };
+        let end = output.take_end();
+        let mut kept = output.finish().await;
+        let is_error = status.is_some();
+        kept.content.extend(status.into_iter().chain(left).map(ContentBlock::text));
+        let result = ToolOutput {
+            is_error,
+            outcome,
+            output: kept.segments,
+            whole: kept.whole,
+            exit,
+            content: kept.content,
+            ..ToolOutput::text("")
+        };
+        (result, end)
+    }
 }
 
 /// Reads output until the process has ended, and gives its status; nothing when the time is over.
@@ -126,15 +151,24 @@ async fn follow(process: &mut Process, output: &mut Output, limit: Duration) -> 
     let mut buffer = vec![0; READ_SIZE];
     let deadline = tokio::time::sleep(limit);
     tokio::pin!(deadline);
+    let mut is_shown = true;
     loop {
+        let silence = tokio::time::sleep(SILENCE);
         tokio::select! {
             // The time first: a flood has always something to read.
             biased;
             () = &mut deadline => return None,
             read = process.read(&mut buffer) => match read {
-                Ok(read @ 1..) => output.push(buffer.get(..read).unwrap_or_default()).await,
+                Ok(read @ 1..) => {
+                    output.push(buffer.get(..read).unwrap_or_default()).await;
+                    is_shown = false;
+                }
                 Ok(0) | Err(_) => break,
             },
+            () = silence, if !is_shown => {
+                output.let_out().await;
+                is_shown = true;
+            }
         }
     }
     tokio::select! {

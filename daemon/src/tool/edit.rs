@@ -8,14 +8,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::access::{Effects, Targets};
+use super::alike::AskedName;
 use super::change::{Change, Content};
 use super::handle::Entry;
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::replace::{Edited, Piece, replace_all};
-use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
+use super::types::{BoxFuture, Call, Context, Hidden, SessionTraits, Tool, ToolOutput, blocking};
 use super::workspace::Workspace;
-use super::{args, file, patching, path};
+use super::{alike, args, file, patching, path};
 use crate::store::blob::Blobs;
 
 const NAME: &str = patching::EDIT;
@@ -71,8 +72,17 @@ impl Tool for Edit {
         session.names(NAME) && !patching::has_patches(session)
     }
 
+    fn completes(&self) -> bool {
+        true
+    }
+
+    fn complete(&self, input: &Value, workspace: &Workspace, hidden: &Hidden) -> Result<Option<Value>, Invalid> {
+        Ok(alike::completed(input, workspace, hidden))
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { path, old, new, all, edits } = args::parse(input)?;
+        let (input, asked) = AskedName::take(input, workspace)?;
+        let Args { path, old, new, all, edits } = args::parse(&input)?;
         let path = workspace.absolute(&path)?;
         let pieces = match (old, new, edits) {
             (None, None, Some(edits)) => edits,
@@ -88,13 +98,15 @@ impl Tool for Edit {
         if pieces.iter().any(|piece| piece.old == piece.new) {
             return Err(Invalid("`old` and `new` are the same".to_owned()));
         }
-        Ok(Box::new(Editing { path, pieces, workspace: workspace.clone() }))
+        Ok(Box::new(Editing { path, pieces, asked, workspace: workspace.clone() }))
     }
 }
 
 struct Editing {
     path: PathBuf,
     pieces: Vec<Piece>,
+    /// The name that the model gave, if the file has one that looks like it.
+    asked: Option<AskedName>,
     workspace: Workspace,
 }
 
@@ -104,7 +116,7 @@ impl Call for Editing {
     }
 
     fn effects(&self) -> Effects {
-        Effects::write(self.path.clone())
+        Effects::write(self.path.clone()).asked_as(self.asked.as_ref().map(|asked| asked.path.as_path()))
     }
 
     fn preview(&self, targets: &Targets) -> Vec<Change> {
@@ -124,7 +136,11 @@ impl Call for Editing {
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, ToolOutput> {
         blocking(move |_| {
             let target = context.reached(&self.workspace, &self.path);
-            self.edit(&target, &context.blobs).unwrap_or_else(ToolOutput::error)
+            let edited = self.edit(&target, &context.blobs).unwrap_or_else(ToolOutput::error);
+            match &self.asked {
+                Some(asked) => asked.say(&path::show(&self.workspace.cwd, &self.path), edited),
+                None => edited,
+            }
         })
     }
 }
@@ -191,6 +207,19 @@ mod tests {
         let edits = json!({"path": "a.rs", "edits": [{"old": "one", "new": "1"}, {"old": "two", "new": "2"}]});
         assert_eq!(run(&Edit, &workspace, edits).await, ("edited a.rs, 2 places, line 1, line 2".to_owned(), false));
         assert_eq!(fs::read_to_string(&file).unwrap(), "1\n2\n");
+        fs::write(workspace.cwd.join("re\u{301}sume\u{301}"), "a\n").unwrap();
+        let hidden: Hidden = std::sync::Arc::new(|_| false);
+        let looks = json!({"path": "résumé", "old": "a", "new": "b"});
+        let looks = Edit.complete(&looks, &workspace, &hidden).unwrap().unwrap();
+        run(&Read, &workspace, json!({"path": "re\u{301}sume\u{301}"})).await;
+        assert_eq!(Edit.prepare(&looks, &workspace).unwrap().effects().access.each().len(), 2);
+        let (text, is_error) = run(&Edit, &workspace, looks).await;
+        assert!(
+            !is_error
+                && text.starts_with("[there is no `résumé`; this is ")
+                && text.ends_with("|edited re\u{301}sume\u{301}, line 1"),
+            "{text}"
+        );
         fs::write(&file, b"\xff").unwrap();
         assert_eq!(run(&Edit, &workspace, edit("two")).await, ("a.rs is not UTF-8 text".to_owned(), true));
     }

@@ -15,12 +15,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::access::Effects;
+use super::charset::Decoded;
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::output::{Kept, Output};
 use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, Web};
 use super::workspace::Workspace;
-use super::{args, page};
+use super::{args, charset, page};
 
 /// The longest address, in bytes: browsers and servers take about as much.
 const MAX_URL: usize = 8 << 10;
@@ -193,12 +194,15 @@ impl Got {
             let content = vec![ContentBlock::text(head), image];
             return ToolOutput { content, is_error, ..ToolOutput::text("") };
         }
-        if memchr::memchr(0, self.body.get(..PROBE).unwrap_or(&self.body)).is_some() {
+        let decoded = self.decoded();
+        let has_nul = memchr::memchr(0, self.body.get(..PROBE).unwrap_or(&self.body)).is_some();
+        if has_nul && !(decoded.is_wide && decoded.warning.is_none()) {
             let (size, kind) = (self.body.len(), &self.media_type);
             return ToolOutput::error(format!("{head}\n[{size} bytes of {kind}, which is no text]"));
         }
         let is_page = !raw && self.is_page();
-        let source = decode(self.body, &self.media_type);
+        let Decoded { text: source, warning, .. } = decoded;
+        let head = warning.map_or(head.clone(), |warning| format!("{head}\n[{warning}]"));
         let text = if is_page {
             page::text(&context.spawn, source.clone()).await.unwrap_or_else(|why| {
                 format!("[this is the source of the page; its text cannot be told: {why}]\n{source}")
@@ -210,6 +214,19 @@ impl Got {
         output.push(format!("{head}\n\n{text}").as_bytes()).await;
         let Kept { content, segments, whole } = output.finish().await;
         ToolOutput { content, is_error, output: segments, whole, ..ToolOutput::text("") }
+    }
+
+    /// It as text.
+    fn decoded(&self) -> Decoded {
+        let mut body = self.body.as_slice();
+        if self.is_cut
+            && let Some(last) = body.utf8_chunks().last()
+            && last.invalid().len() < 4
+        {
+            // A character that was cut is no error.
+            body = body.get(..body.len() - last.invalid().len()).unwrap_or_default();
+        }
+        charset::decode(body, &self.media_type)
     }
 
     /// One line about it.
@@ -237,17 +254,6 @@ fn begins_as_page(body: &[u8]) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html")
 }
 
-/// Text in UTF-8, or in Latin-1 if the server says so and it is no UTF-8.
-fn decode(body: Vec<u8>, media_type: &str) -> String {
-    let is_latin =
-        ["iso-8859-1", "iso-8859-15", "windows-1252", "us-ascii"].iter().any(|name| media_type.contains(name));
-    match String::from_utf8(body) {
-        Ok(text) => text,
-        Err(error) if is_latin => error.into_bytes().into_iter().map(char::from).collect(),
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -269,14 +275,5 @@ mod tests {
         let call = Fetch.prepare(&json!({ "url": " HTTPS://Example.ORG/a?b#c" }), &workspace).unwrap();
         assert_eq!(call.action(), "fetch https://example.org/a?b");
         assert_eq!(call.effects(), Effects::fetch("example.org"));
-    }
-
-    #[test]
-    fn text_is_read_in_the_charset_that_it_has() {
-        let check = |body: &[u8], media_type: &str, expect: &str| assert_eq!(decode(body.to_vec(), media_type), expect);
-        check("ä".as_bytes(), "text/plain", "ä");
-        check("ä".as_bytes(), "text/plain; charset=iso-8859-1", "ä");
-        check(b"\xe4", "text/plain; charset=iso-8859-1", "ä");
-        check(b"\xe4", "text/plain", "\u{fffd}");
     }
 }

@@ -15,7 +15,7 @@ use super::own_database::{Identity, OWN_DATABASE, is_own};
 use super::path::show;
 use super::types::ToolOutput;
 use super::workspace::Workspace;
-use super::{diff, text};
+use super::{alike, diff, text};
 
 /// Names of a directory that are compared with one that was not found.
 const NEIGHBOURS_MAX: usize = 10_000;
@@ -55,7 +55,7 @@ pub(super) fn failure(workspace: &Workspace, path: &Path, target: &Path, error: 
 
 pub(super) fn explain(workspace: &Workspace, path: &Path, target: &Path, error: &io::Error) -> String {
     let shown = show(&workspace.cwd, path);
-    if !workspace.cwd.is_dir() {
+    if path.starts_with(&workspace.cwd) && !workspace.cwd.is_dir() {
         return gone(workspace);
     }
     if error.kind() == io::ErrorKind::NotFound && path.is_symlink() {
@@ -76,7 +76,8 @@ pub(super) fn explain(workspace: &Workspace, path: &Path, target: &Path, error: 
 
 /// The error when the working directory is gone.
 pub(super) fn gone(workspace: &Workspace) -> String {
-    format!("the working directory {} is gone", text::one_line(&workspace.cwd.to_string_lossy()))
+    let cwd = text::one_line(&workspace.cwd.to_string_lossy());
+    format!("the working directory {cwd} is gone; absolute paths still work, and `linger set --dir` moves the session")
 }
 
 /// Suggests the name in the same directory that is most like the last part of `target`.
@@ -87,7 +88,11 @@ fn neighbour(target: &Path) -> String {
         .take(NEIGHBOURS_MAX)
         .filter_map(|entry| Some(String::from_utf8_lossy(entry.ok()?.file_name().to_bytes()).into_owned()))
         .collect();
-    text::did_you_mean(&name.to_string_lossy(), &names.iter().map(String::as_str).collect::<Vec<_>>())
+    let name = name.to_string_lossy();
+    if let Some(how) = names.iter().find_map(|other| alike::same(&name, other)) {
+        return how;
+    }
+    text::did_you_mean(&name, &names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A unified diff, bounded; none when nothing changed or there is too much to compare.

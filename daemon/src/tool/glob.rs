@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Effects;
-use super::handle::Dir;
+use super::handle::{Below, Dir};
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::pattern::Pattern;
@@ -102,11 +102,12 @@ impl Finding {
         })?;
         // The oldest on top, to be thrown out.
         let mut newest = BinaryHeap::new();
+        let mut below = Below::of(&dir);
         let mut total = 0;
         let mut walk = Walk::new(target, Some(glob), false, token);
         for (path, _) in walk.by_ref().filter(|(path, _)| glob.is_match(path)) {
             // Only what is there counts: a name may be one of another directory, whose link the walk met.
-            let Ok(status) = dir.below(&path).and_then(|entry| entry.status()) else { continue };
+            let Ok(status) = below.status(&path) else { continue };
             total += 1;
             newest.push((Reverse((status.st_mtime, status.st_mtime_nsec)), self.root.join(path)));
             if newest.len() > RESULTS_MAX {

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Effects;
-use super::handle::{Dir, Entry};
+use super::handle::{Below, Dir, Entry};
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::pattern::{PATTERN_MAX, Pattern};
@@ -212,6 +212,7 @@ impl Searching {
             }
             opened => opened?,
         };
+        let mut entries = Below::of(&dir);
         let mut walk = Walk::new(target, what.glob.as_ref(), self.hidden, token);
         let meant = |path: &Path| what.glob.as_ref().is_none_or(|glob| glob.is_match(path));
         for (below, _) in walk.by_ref().filter(|(path, is_file)| *is_file && meant(path)) {
@@ -221,7 +222,7 @@ impl Searching {
                 found.hidden += 1;
                 continue;
             }
-            let opened = dir.below(&below).and_then(|entry| entry.open());
+            let opened = entries.entry(&below).and_then(|entry| entry.open());
             let searched = opened
                 .and_then(|(file, _)| self.search_file(&mut searcher, &what.matcher, file, &path, &mut found, token));
             found.skipped += usize::from(searched.is_err());

@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -47,6 +47,18 @@ impl Dir {
         }
     }
 
+    /// As [`Dir::make`]; the missing directories get these permissions, the innermost first, and 0700 where there are none.
+    fn make_as(path: &Path, modes: &[u32]) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+        let (parent, name) = split(path)?;
+        let (mode, above) = modes.split_first().map_or((0o700, modes), |(first, above)| (*first, above));
+        Entry { dir: Self::make_as(parent, above)?.0, name }.make_directory(mode)?;
+        Self::open(path)
+    }
+
     /// Lists it: names, in no order, and whether each is a directory or a link where the disk says so at once.
     pub(super) fn list(&self) -> io::Result<fs::Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -57,11 +69,43 @@ impl Dir {
     pub(super) fn entry(&self, name: &OsStr) -> io::Result<Entry> {
         Ok(Entry { dir: self.0.try_clone()?, name: name.to_owned() })
     }
+}
 
-    /// The entry below it at this relative path, which has no link. Fails if one has come into it.
-    pub(super) fn below(&self, path: &Path) -> io::Result<Entry> {
+/// Finds the entries below a directory one after another; those of one directory stand together, and it is opened once for them.
+#[derive(Debug)]
+pub(super) struct Below<'a> {
+    root: &'a Dir,
+    /// The directory of the last entry, by its path below `root`.
+    last: Option<(PathBuf, Dir)>,
+}
+
+impl<'a> Below<'a> {
+    pub(super) fn of(root: &'a Dir) -> Self {
+        Self { root, last: None }
+    }
+
+    /// The entry at this relative path, which has no link. Fails if one has come into it.
+    pub(super) fn entry(&mut self, path: &Path) -> io::Result<Entry> {
         let (parent, name) = split(path)?;
-        Ok(Entry { dir: without_links(&self.0, parent)?, name })
+        if let Some((last, dir)) = &self.last
+            && last == parent
+        {
+            return dir.entry(&name);
+        }
+        let dir = Dir(without_links(&self.root.0, parent)?);
+        let entry = dir.entry(&name);
+        self.last = Some((parent.to_path_buf(), dir));
+        entry
+    }
+
+    /// The status of the entry at this path; a link is not followed.
+    pub(super) fn status(&mut self, path: &Path) -> io::Result<Stat> {
+        match &self.last {
+            Some((last, dir)) if Some(last.as_path()) == path.parent() => {
+                Ok(fs::statat(&dir.0, split(path)?.1, AtFlags::SYMLINK_NOFOLLOW)?)
+            }
+            _ => self.entry(path)?.status(),
+        }
     }
 }
 
@@ -83,6 +127,41 @@ impl Entry {
     pub(super) fn make(path: &Path) -> io::Result<Self> {
         let (parent, name) = split(path)?;
         Ok(Self { dir: Dir::make(parent)?.0, name })
+    }
+
+    /// As [`Entry::make`]; the directories that are missing get these permissions, the innermost first.
+    pub(super) fn make_as(path: &Path, modes: &[u32]) -> io::Result<Self> {
+        let (parent, name) = split(path)?;
+        Ok(Self { dir: Dir::make_as(parent, modes)?.0, name })
+    }
+
+    /// Makes a directory with exactly these permissions.
+    pub(super) fn make_directory(&self, mode: u32) -> io::Result<()> {
+        match fs::mkdirat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o700)) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())?)
+    }
+
+    /// Removes a directory that is empty.
+    pub(super) fn remove_empty(&self) -> io::Result<()> {
+        Ok(fs::unlinkat(&self.dir, &self.name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes a directory that has nothing in it but such directories.
+    pub(super) fn remove_directory(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = Dir(fs::openat(&self.dir, &self.name, flags, Mode::empty())?);
+        for entry in dir.list()? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                dir.entry(name)?.remove_directory()?;
+            }
+        }
+        self.remove_empty()
     }
 
     /// The status of the entry; a link is not followed.
@@ -149,17 +228,33 @@ impl Entry {
         if let Some(old) = &old {
             regular(fs::FileType::from_raw_mode(old.st_mode))?;
         }
-        self.put(content, old.as_ref(), |mode| mode)
+        if old.is_some() {
+            // The directory alone decides about a rename; a file that was made read-only is to stay as it is.
+            fs::accessat(&self.dir, &self.name, fs::Access::WRITE_OK, AtFlags::empty())?;
+        }
+        let mode = old.as_ref().map(|old| old.st_mode & 0o7777);
+        self.place(content, old.as_ref(), if old.is_some() { 0o600 } else { 0o666 }, mode)
     }
 
-    /// As [`Self::replace`], also in the place of a link; `is_executable`: whether those who may read it may execute it.
-    pub(super) fn replace_as(&self, content: &[u8], is_executable: bool) -> io::Result<()> {
+    /// Puts a former file back, also in the place of a link. A file that stands there keeps its permissions as far as the former
+    /// one had them; a new one gets those, or 0600 where they are not known. `is_executable`: whether those who may read it may
+    /// execute it, if that may have changed.
+    pub(super) fn restore(&self, content: &[u8], is_executable: Option<bool>, mode: Option<u32>) -> io::Result<()> {
         let is_link = |old: &Stat| fs::FileType::from_raw_mode(old.st_mode) == fs::FileType::Symlink;
         let old = self.status_if_there()?.filter(|old| !is_link(old));
         if let Some(old) = &old {
             regular(fs::FileType::from_raw_mode(old.st_mode))?;
         }
-        self.put(content, old.as_ref(), |mode| with_execution(mode, is_executable))
+        let usual = if is_executable == Some(true) { 0o700 } else { 0o600 };
+        let new = match &old {
+            None => mode.unwrap_or(usual),
+            Some(old) => {
+                let kept = old.st_mode & 0o7777;
+                let kept = is_executable.map_or(kept, |is_executable| with_execution(kept, is_executable));
+                kept & mode.unwrap_or(0o7777)
+            }
+        };
+        self.place(content, old.as_ref(), 0o600, Some(new))
     }
 
     fn status_if_there(&self) -> io::Result<Option<Stat>> {
@@ -169,16 +264,15 @@ impl Entry {
         }
     }
 
-    fn put(&self, content: &[u8], old: Option<&Stat>, mode: impl Fn(u32) -> u32) -> io::Result<()> {
-        if old.is_some() {
-            // The directory alone decides about a rename; a file that was made read-only is to stay as it is.
-            fs::accessat(&self.dir, &self.name, fs::Access::WRITE_OK, AtFlags::empty())?;
-        }
-        let mut new = Temporary::new(&self.dir, if old.is_some() { 0o600 } else { mode(0o666) })?;
+    /// Places a new file under the name: it is begun with the permissions `first`, and ends with `last` if that is given.
+    fn place(&self, content: &[u8], old: Option<&Stat>, first: u32, last: Option<u32>) -> io::Result<()> {
+        let mut new = Temporary::new(&self.dir, first)?;
         new.file.write_all(content)?;
         if let Some(old) = old {
             let _ = std::os::unix::fs::fchown(&new.file, Some(old.st_uid), Some(old.st_gid));
-            new.file.set_permissions(Permissions::from_mode(mode(old.st_mode & 0o7777)))?;
+        }
+        if let Some(last) = last {
+            new.file.set_permissions(Permissions::from_mode(last))?;
         }
         new.file.sync_all()?;
         fs::renameat(&self.dir, &new.name, &self.dir, &self.name)?;
@@ -186,10 +280,11 @@ impl Entry {
         Ok(())
     }
 
-    /// Says whether those who may read the file may execute it.
-    pub(super) fn set_executable(&self, is_executable: bool) -> io::Result<()> {
+    /// Says whether those who may read the file may execute it; nothing is permitted beyond `most`.
+    pub(super) fn set_executable(&self, is_executable: bool, most: Option<u32>) -> io::Result<()> {
         let (file, metadata) = self.open()?;
-        file.set_permissions(Permissions::from_mode(with_execution(metadata.mode() & 0o7777, is_executable)))
+        let mode = with_execution(metadata.mode() & 0o7777, is_executable) & most.unwrap_or(0o7777);
+        file.set_permissions(Permissions::from_mode(mode))
     }
 
     /// Puts a link to `target` in the place of the file or link.
@@ -251,6 +346,11 @@ pub(super) fn regular(file_type: fs::FileType) -> io::Result<()> {
         fs::FileType::Directory => Err(io::Error::new(io::ErrorKind::IsADirectory, "is a directory; use ls")),
         _ => Err(io::Error::other("is not a regular file")),
     }
+}
+
+/// How many of the directories above a path are missing.
+pub(super) fn missing_above(path: &Path) -> usize {
+    path.ancestors().skip(1).take_while(|above| above.symlink_metadata().is_err()).count()
 }
 
 /// The directory of a path, and its last name.
@@ -373,7 +473,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
         std::fs::write(other.path().join("secret"), "").unwrap();
         symlink(other.path().join("secret"), base.join("moved/secret")).unwrap();
-        let link = Dir::open(&base).unwrap().below(Path::new("moved/secret")).unwrap();
+        let link = Below::of(&Dir::open(&base).unwrap()).entry(Path::new("moved/secret")).unwrap();
         assert_eq!(link.open().unwrap_err().to_string(), "is not a regular file");
     }
 

@@ -79,6 +79,11 @@ impl Ignored {
     /// The rules of the directories above `path`, the nearest first.
     fn above(&self, path: &Path) -> Vec<Arc<DirectoryRules>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // As for nearly every entry of a large directory.
+        let is_same = state.known.last().is_some_and(|(known, _)| Some(known.as_path()) == path.parent());
+        if is_same {
+            return state.known.iter().rev().map(|(_, here)| here.clone()).collect();
+        }
         let mut dirs: Vec<&Path> = path.ancestors().skip(1).collect();
         dirs.reverse();
         let same = state.known.iter().zip(&dirs).take_while(|((known, _), dir)| known == *dir).count();

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::access::{Access, Effects, Targets};
 use super::change::{Change, Content, KeptChange};
-use super::handle::Entry;
+use super::handle::{self, Entry};
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::types::{BoxFuture, Call, Context, Made, SessionTraits, Tool, ToolOutput, blocking};
@@ -267,10 +267,12 @@ impl Making {
 
     fn replace(&self, target: &Path, bytes: Vec<u8>, blobs: &Blobs) -> Result<KeptChange, String> {
         let failed = |error: io::Error| file::explain(&self.workspace, &self.path, target, &error);
+        let missing = handle::missing_above(target);
         let entry = Entry::make(target).map_err(failed)?;
         let before = content(target).map_err(failed)?;
         self.may_replace(target, &before)?;
-        let kept = Change::written(target, before, bytes.as_slice()).keep(blobs).map_err(failed)?;
+        let mut kept = Change::written(target, before, bytes.as_slice()).keep(blobs).map_err(failed)?;
+        kept.change.directories = vec![0o755; missing];
         entry.replace(&bytes).map_err(failed)?;
         // A picture has no lines that could fit together with those of another session.
         let _other = self.workspace.seen.wrote(target, &bytes, None);

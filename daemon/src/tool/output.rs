@@ -1,6 +1,7 @@
 //! The output of a command: streamed within a budget, its head and tail kept for the model, the whole in a blob.
 //!
-//! Offsets count bytes of the decoded text. Memory is bounded whatever comes.
+//! Of a command's output the model reads and a terminal shows what [`Frames`] leaves of it; the blob has it as it came.
+//! Offsets count bytes of that text. Memory is bounded whatever comes.
 
 use linger_protocol::event::OutputSegment;
 use linger_protocol::message::ContentBlock;
@@ -11,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::frames::Frames;
 use super::text::{self, Decoder};
 use crate::store::blob::{Blobs, Held, id_of};
 use crate::sys::task;
@@ -35,6 +37,11 @@ const REPORT: usize = 4 * 1024;
 /// The file with the whole output ends here; a flood must not fill the disk.
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
 
+/// The file ends here too when its disk has less left, in bytes: many calls must not fill it either, and the database and the user's
+/// work need some. It is looked at each time that so much was written.
+const RESERVE: u64 = 256 * 1024 * 1024;
+const LOOK_EACH: u64 = 16 * 1024 * 1024;
+
 /// A piece of output while a call runs; a jump in `offset` marks what was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputDelta {
@@ -47,6 +54,8 @@ pub struct OutputDelta {
 /// Takes output as it comes.
 pub(crate) struct Output {
     decoder: Decoder,
+    /// Absent where the text is shown as it is.
+    frames: Option<Frames>,
     stream: mpsc::Sender<OutputDelta>,
     budget: Budget,
     /// Bytes of text so far.
@@ -71,10 +80,16 @@ pub(crate) struct Kept {
 }
 
 impl Output {
-    /// Output that is streamed to `stream`.
+    /// The output of a command, streamed to `stream`: without what it wrote over and without escape sequences.
+    pub(crate) fn of_command(stream: mpsc::Sender<OutputDelta>, blobs: Blobs) -> Self {
+        Self { frames: Some(Frames::default()), ..Self::to(stream, blobs) }
+    }
+
+    /// Text that is streamed to `stream` as it is.
     pub(crate) fn to(stream: mpsc::Sender<OutputDelta>, blobs: Blobs) -> Self {
         Self {
             decoder: Decoder::default(),
+            frames: None,
             stream,
             budget: Budget { tokens: BURST as f64, at: Instant::now() },
             total: 0,
@@ -95,7 +110,12 @@ impl Output {
     pub(crate) fn take_end(&mut self) -> String {
         let (end, max) = self.end.as_mut().map_or((&[][..], 0), |(end, max)| (end.as_slice(), *max));
         let from = end.len().saturating_sub(max);
-        String::from_utf8_lossy(end.get(from..).unwrap_or_default()).into_owned()
+        let text = String::from_utf8_lossy(end.get(from..).unwrap_or_default());
+        if self.frames.is_none() {
+            return text.into_owned();
+        }
+        let mut frames = Frames::default();
+        frames.feed(&text) + &frames.finish()
     }
 
     /// Takes the next bytes.
@@ -109,6 +129,20 @@ impl Output {
             }
         }
         self.spill.add(bytes).await;
+        // What was written over and what is held are no part of the text, and must not stay in memory either.
+        if self.spill.in_memory() > WHOLE {
+            self.spill.open().await;
+        }
+        let text = match &mut self.frames {
+            Some(frames) => frames.feed(&text),
+            None => text,
+        };
+        self.add(text).await;
+    }
+
+    /// Shows the line that a command has begun and not ended, such as a question.
+    pub(crate) async fn let_out(&mut self) {
+        let text = self.frames.as_mut().map(Frames::let_out).unwrap_or_default();
         self.add(text).await;
     }
 
@@ -156,7 +190,12 @@ impl Output {
 
     /// Ends the output: the blocks for the model, and the blob with the whole if there is one.
     pub(crate) async fn finish(mut self) -> Kept {
-        let rest = self.decoder.finish();
+        let mut rest = self.decoder.finish();
+        let mut overwritten = 0;
+        if let Some(frames) = &mut self.frames {
+            rest = frames.feed(&rest) + &frames.finish();
+            overwritten = frames.overwritten();
+        }
         self.add(rest).await;
         let mut kept = Kept::default();
         kept.add(&self.head, self.base);
@@ -167,6 +206,12 @@ impl Output {
             let left_out = offset - self.base - self.head.len() as u64;
             kept.content.push(ContentBlock::text(format!("[… {left_out} bytes left out; {said}]")));
             kept.add(tail, offset);
+            kept.whole = whole;
+        } else if overwritten > REPORT as u64 {
+            self.spill.open().await;
+            let (said, whole) = self.spill.finish().await;
+            kept.content
+                .push(ContentBlock::text(format!("[{overwritten} bytes that were written over are left out; {said}]")));
             kept.whole = whole;
         } else if self.end.is_some() && self.head.len() > REPORT {
             self.spill.open().await;
@@ -227,14 +272,47 @@ struct Begun {
     path: TempPath,
     file: File,
     written: u64,
-    full: bool,
+    /// The reason why the file ended before the output did.
+    full: Option<Full>,
+    /// When to look at the disk again, in bytes written.
+    look_at: u64,
     hash: Sha256,
+}
+
+/// Why a file has not the whole output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    File,
+    Disk,
+}
+
+/// Whether the disk of this file has less left than is to be kept; one that does not tell has not.
+fn is_low(path: &std::path::Path) -> bool {
+    rustix::fs::statvfs(path)
+        .is_ok_and(|disk| disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE)
 }
 
 impl Begun {
     fn new(blobs: Blobs) -> std::io::Result<Self> {
         let (file, path) = blobs.begin()?.into_parts();
-        Ok(Self { blobs, path, file: File::from_std(file), written: 0, full: false, hash: Sha256::new() })
+        Ok(Self { blobs, path, file: File::from_std(file), written: 0, full: None, look_at: 0, hash: Sha256::new() })
+    }
+
+    /// Writes what fits.
+    async fn add(&mut self, new: &[u8], is_low: impl Fn(&std::path::Path) -> bool) -> std::io::Result<()> {
+        if self.written >= self.look_at && self.full.is_none() {
+            self.look_at = self.written + LOOK_EACH;
+            self.full = is_low(&self.path).then_some(Full::Disk);
+        }
+        if self.full.is_some() {
+            return Ok(());
+        }
+        let room = usize::try_from(FILE_MAX - self.written).unwrap_or(usize::MAX);
+        let fits = new.get(..room).unwrap_or(new);
+        self.full = (fits.len() < new.len()).then_some(Full::File);
+        self.written += fits.len() as u64;
+        self.hash.update(fits);
+        self.file.write_all(fits).await
     }
 
     async fn finish(mut self) -> std::io::Result<Held> {
@@ -246,16 +324,19 @@ impl Begun {
 }
 
 impl Spill {
+    /// Bytes that are in memory.
+    fn in_memory(&self) -> usize {
+        match self {
+            Self::Memory { bytes, .. } => bytes.len(),
+            Self::File(_) | Self::Failed(_) => 0,
+        }
+    }
+
     async fn add(&mut self, new: &[u8]) {
         match self {
             Self::Memory { bytes, .. } => bytes.extend_from_slice(new),
             Self::File(begun) => {
-                let room = usize::try_from(FILE_MAX - begun.written).unwrap_or(usize::MAX);
-                let fits = new.get(..room).unwrap_or(new);
-                begun.full |= fits.len() < new.len();
-                begun.written += fits.len() as u64;
-                begun.hash.update(fits);
-                if let Err(error) = begun.file.write_all(fits).await {
+                if let Err(error) = begun.add(new, is_low).await {
                     *self = Self::Failed(error);
                 }
             }
@@ -275,17 +356,24 @@ impl Spill {
     /// Where the output is, in words, and the blob.
     async fn finish(self) -> (String, Option<Held>) {
         let (full, stored) = match self {
-            Self::File(begun) => (begun.full, begun.finish().await),
-            Self::Failed(error) => (false, Err(error)),
+            Self::File(begun) if begun.full == Some(Full::Disk) && begun.written == 0 => {
+                (None, Err(std::io::Error::other(format!("less than {} MiB are free on the disk", RESERVE >> 20))))
+            }
+            Self::File(begun) => (begun.full.map(|full| (full, begun.written)), begun.finish().await),
+            Self::Failed(error) => (None, Err(error)),
             Self::Memory { .. } => return ("they were not stored".to_owned(), None),
         };
         match stored {
             Ok(held) => {
                 let path = held.path().unwrap_or_default();
-                let said = if full {
-                    format!("the first {} MiB of the output are in {}", FILE_MAX >> 20, path.display())
-                } else {
-                    format!("the whole output is in {}", path.display())
+                let shown = path.display();
+                let said = match full {
+                    None => format!("the whole output is in {shown}"),
+                    Some((Full::File, _)) => format!("the first {} MiB of the output are in {shown}", FILE_MAX >> 20),
+                    Some((Full::Disk, written)) => format!(
+                        "the first {written} bytes of the output are in {shown}; less than {} MiB are free on that disk",
+                        RESERVE >> 20
+                    ),
                 };
                 (said, Some(held))
             }
@@ -295,69 +383,5 @@ impl Spill {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn output(dir: &tempfile::TempDir) -> (Output, mpsc::Receiver<OutputDelta>) {
-        let (output, receiver) = mpsc::channel(1024);
-        (Output::to(output, Blobs::of(&dir.path().join("linger.db"))), receiver)
-    }
-
-    #[tokio::test]
-    async fn memory_does_not_grow_with_the_output() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut output, _receiver) = output(&dir);
-        for _ in 0..1000 {
-            output.push(&[b'x'; 32 * 1024]).await;
-        }
-        let memory = output.head.capacity() + output.tail.capacity() + output.decoder.finish().capacity();
-        assert!(memory < 256 * 1024, "{memory}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_long_build_stays_visible_and_a_flood_does_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut output, mut receiver) = output(&dir);
-        let piece = [b'x'; 16 * 1024];
-        let mut seen = Vec::new();
-        for pause in [0, 0, 0, 0, 0, 0, 100, 500, 500] {
-            tokio::time::advance(Duration::from_millis(pause)).await;
-            output.push(&piece).await;
-            seen.push(receiver.try_recv().map_or(0, |delta| delta.text.len()));
-        }
-        // The burst, nothing, a part of 100 ms too small to be worth a row, then what half a second allows.
-        assert_eq!(seen, [16384, 16384, 16384, 16384, 0, 0, 0, 16384, 16384]);
-    }
-
-    #[tokio::test]
-    async fn the_file_is_capped_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let blobs = Blobs::of(&dir.path().join("linger.db"));
-        let mut spill = Spill::File(Box::new(Begun { written: FILE_MAX - 3, ..Begun::new(blobs).unwrap() }));
-        spill.add(b"abcdef").await;
-        spill.add(b"g").await;
-        let (said, held) = spill.finish().await;
-        let path = held.unwrap().path().unwrap();
-        assert_eq!(said, format!("the first 1024 MiB of the output are in {}", path.display()));
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "abc");
-    }
-
-    #[tokio::test]
-    async fn an_output_that_is_given_up_leaves_no_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut output, _receiver) = output(&dir);
-        output.push(&[b'x'; 2 * WHOLE]).await;
-        let begun = || walk(dir.path());
-        assert_eq!(begun(), 1);
-        drop(output);
-        assert_eq!(begun(), 0);
-    }
-
-    /// How many files there are below `dir`.
-    fn walk(dir: &std::path::Path) -> usize {
-        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-        entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
-    }
-}
+#[path = "output_tests.rs"]
+mod tests;

@@ -13,7 +13,7 @@ use linger_protocol::event::ToolKind;
 use serde_json::{Map, Value};
 
 use super::access::{Access, Effects};
-use super::command::{collect, not_started};
+use super::command::{RunningCommand, not_started};
 use super::invalid::Invalid;
 use super::launchers;
 pub use super::names::PROGRAM_PREFIX as PREFIX;
@@ -348,7 +348,8 @@ impl Call for ProgramCall {
             };
             match context.spawn.command(program, args, input, Stderr::Merged).await {
                 Ok(process) => {
-                    collect(process, Output::to(context.output, context.blobs), self.program.timeout_s, "").await
+                    let output = Output::of_command(context.output, context.blobs);
+                    RunningCommand::within(&self.workspace, self.program.timeout_s).collect(process, output).await
                 }
                 Err(error) => not_started(&self.workspace, &error).await,
             }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use encoding_rs::Encoding;
 use linger_protocol::event::{Location, ToolKind};
 use linger_protocol::message::{ContentBlock, MAX_IMAGE, image_type};
 use schemars::JsonSchema;
@@ -15,14 +16,15 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::access::Effects;
+use super::alike::AskedName;
 use super::change::TEXT_MAX;
 use super::handle::Entry;
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::seen::Hash;
-use super::types::{BoxFuture, Call, Context, Tool, ToolOutput, blocking};
+use super::types::{BoxFuture, Call, Context, Hidden, Tool, ToolOutput, blocking};
 use super::workspace::Workspace;
-use super::{args, file, ls, path, text};
+use super::{alike, args, charset, file, ls, path, text};
 
 /// The most bytes that one call gives: about 12,000 tokens.
 const BYTES_MAX: usize = 48 * 1024;
@@ -73,8 +75,19 @@ impl Tool for Read {
         Takes::Path
     }
 
+    fn completes(&self) -> bool {
+        true
+    }
+
+    fn complete(&self, input: &Value, workspace: &Workspace, hidden: &Hidden) -> Result<Option<Value>, Invalid> {
+        let is_output = |path: &str| workspace.seen.output_named(path).is_some();
+        let path = input.get("path").and_then(Value::as_str).filter(|path| !is_output(path));
+        Ok(path.and_then(|_| alike::completed(input, workspace, hidden)))
+    }
+
     fn prepare(&self, input: &Value, workspace: &Workspace) -> Result<Box<dyn Call>, Invalid> {
-        let Args { path, offset, limit } = args::parse(input)?;
+        let (input, asked) = AskedName::take(input, workspace)?;
+        let Args { path, offset, limit } = args::parse(&input)?;
         let output = workspace.seen.output_named(&path);
         let path = workspace.absolute(&path)?;
         if offset == Some(0) {
@@ -84,7 +97,7 @@ impl Tool for Read {
             return Err(Invalid("`limit` must be at least 1".to_owned()));
         }
         let (first, limit) = (offset.unwrap_or(1), limit.unwrap_or(LINES_MAX).min(LINES_MAX));
-        Ok(Box::new(Reading { path, output, first, limit, workspace: workspace.clone() }))
+        Ok(Box::new(Reading { path, output, first, limit, asked, workspace: workspace.clone() }))
     }
 }
 
@@ -94,6 +107,8 @@ struct Reading {
     output: Option<PathBuf>,
     first: u64,
     limit: u64,
+    /// The name that the model gave, if the file has one that looks like it.
+    asked: Option<AskedName>,
     workspace: Workspace,
 }
 
@@ -106,7 +121,7 @@ impl Call for Reading {
         match self.output {
             // It is the session's own.
             Some(_) => Effects::nothing(),
-            None => Effects::read(self.path.clone()),
+            None => Effects::read(self.path.clone()).asked_as(self.asked.as_ref().map(|asked| asked.path.as_path())),
         }
     }
 
@@ -118,7 +133,11 @@ impl Call for Reading {
         blocking(move |token| {
             let target = context.reached(&self.workspace, &self.path);
             let read = self.read(&target, token);
-            read.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error))
+            let read = read.unwrap_or_else(|error| file::failure(&self.workspace, &self.path, &target, &error));
+            match &self.asked {
+                Some(asked) => asked.say(&path::show(&self.workspace.cwd, &self.path), read),
+                None => read,
+            }
         })
     }
 }
@@ -157,6 +176,9 @@ impl Reading {
         if let Some(media_type) = image_type(&probe) {
             return image(rest, media_type, metadata.len());
         }
+        if let Some(encoding) = charset::utf16(&probe) {
+            return self.wide(rest, encoding, metadata.len(), token);
+        }
         if memchr::memchr(0, &probe).is_some() {
             return Err(io::Error::other(format!("is a binary file of {} bytes", metadata.len())));
         }
@@ -164,6 +186,29 @@ impl Reading {
             return Ok(ToolOutput::text("[empty file]"));
         }
         self.lines(BufReader::new(rest), metadata.len(), token)
+    }
+
+    /// Text in UTF-16, which is shown as any other.
+    fn wide(
+        &self,
+        input: impl io::Read,
+        encoding: &'static Encoding,
+        size: u64,
+        token: &CancellationToken,
+    ) -> io::Result<ToolOutput> {
+        let mut bytes = Vec::new();
+        input.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
+        let name = encoding.name();
+        if bytes.len() as u64 > TEXT_MAX {
+            return Err(io::Error::other(format!(
+                "is text in {name} of {size} bytes; at most {TEXT_MAX} can be shown"
+            )));
+        }
+        let (text, _) = encoding.decode_with_bom_removal(&bytes);
+        let mut output = self.lines(text.as_bytes(), size, token)?;
+        let note = format!("[text in {name}, which the other tools of files cannot change]");
+        output.content.insert(0, ContentBlock::text(note));
+        Ok(output)
     }
 
     fn lines(&self, mut input: impl BufRead, size: u64, token: &CancellationToken) -> io::Result<ToolOutput> {
@@ -338,6 +383,51 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn text_in_utf16_is_shown_and_named() {
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let said = "[text in UTF-16LE, which the other tools of files cannot change]";
+        check(&wide("\u{feff}öne\r\n日本\n"), json!({}), &format!("{said}|1\töne\n2\t日本\n")).await;
+        check(
+            &wide("a\nb\nc\n"),
+            json!({"offset": 2, "limit": 1}),
+            &format!("{said}|2\tb\n[the file of 12 bytes goes on; read on with offset 3]"),
+        )
+        .await;
+        let broad: Vec<u8> = "\u{feff}x".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        check(&broad, json!({}), &format!("{}|1\tx\n", said.replace("LE", "BE"))).await;
+        let long = "word word\n".repeat(5000);
+        check(&wide(&long), json!({"offset": 4999}), &format!("{said}|4999\tword word\n5000\tword word\n")).await;
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_by_a_name_that_looks_like_its_own_and_a_rule_about_either_counts() {
+        let (_dir, workspace) = test_workspace();
+        fs::write(workspace.cwd.join("Shot 3.14\u{202f}PM.txt"), "text\n").unwrap();
+        let hidden: Hidden = std::sync::Arc::new(|_| false);
+        let asked = json!({"path": "Shot 3.14 PM.txt"});
+        let input = Read.complete(&asked, &workspace, &hidden).unwrap().unwrap();
+        let call = Read.prepare(&input, &workspace).unwrap();
+        let paths: Vec<_> = call.effects().access.each().iter().map(|part| part.path().unwrap().to_owned()).collect();
+        assert_eq!(paths, ["Shot 3.14\u{202f}PM.txt", "Shot 3.14 PM.txt"].map(|name| workspace.cwd.join(name)));
+        assert!(!call.effects().changes && call.effects().overlaps);
+        let (text, is_error) = run(&Read, &workspace, input).await;
+        assert!(
+            text.starts_with("[there is no `Shot 3.14 PM.txt`; this is ") && text.ends_with("]|1\ttext\n"),
+            "{text}"
+        );
+        assert!(
+            !is_error && text.contains("it has U+202F (narrow no-break space) where yours has U+0020 (space)"),
+            "{text}"
+        );
+        let plain = Read.complete(&json!({"path": "none"}), &workspace, &hidden).unwrap();
+        assert_eq!(plain, None);
+        let (text, _) = run(&Read, &workspace, asked).await;
+        assert!(text.contains(" is there, which looks the same: it has U+202F"), "{text}");
+        let url = json!({"path": format!("file://{}/Shot%203.14%E2%80%AFPM.txt", workspace.cwd.display())});
+        assert_eq!(run(&Read, &workspace, url).await, ("1\ttext\n".to_owned(), false));
+    }
+
+    #[tokio::test]
     async fn a_directory_is_listed_and_an_output_of_the_session_is_read_without_a_question() {
         let (_dir, workspace) = test_workspace();
         fs::create_dir_all(workspace.cwd.join("dir/sub")).unwrap();
@@ -360,7 +450,16 @@ mod tests {
         let (dir, workspace) = test_workspace();
         drop(dir);
         let (text, is_error) = run(&Read, &workspace, json!({"path": "x"})).await;
-        assert_eq!((text, is_error), (format!("the working directory {} is gone", workspace.cwd.display()), true));
+        assert_eq!(
+            (text, is_error),
+            (
+                format!(
+                    "the working directory {} is gone; absolute paths still work, and `linger set --dir` moves the session",
+                    workspace.cwd.display()
+                ),
+                true
+            )
+        );
     }
 
     #[tokio::test]

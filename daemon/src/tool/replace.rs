@@ -1,7 +1,10 @@
 //! Replacing pieces of a text: all of them or none, and what an error tells about the nearest place. Pure.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
+use super::alike;
 use super::change::TEXT_MAX;
 use super::text::floor;
 
@@ -59,30 +62,114 @@ pub(super) fn replace_all(text: &str, pieces: &[Piece]) -> Result<Edited, String
     done.ok_or_else(|| "`edits` is empty".to_owned())
 }
 
-/// Replaces `old` in `text`; the error says what to do better.
+/// Replaces `old` in `text`; the error says what to do better. Models write plain line ends whatever they read: where the text has
+/// others, `old` is found with either, and what takes its place ends its lines as they were there.
 fn replace(text: &str, old: &str, new: &str, all: bool) -> Result<Edited, String> {
-    let (old, new) = if windows(text) { (with_crlf(old), with_crlf(new)) } else { (old.to_owned(), new.to_owned()) };
+    let is_as_written = !text.contains("\r\n") || (old.contains("\r\n") && !windows(text));
+    if is_as_written && text.contains(old) {
+        return put(&LineEnds::as_written(text), old, new, all);
+    }
+    let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
     if old == new {
         return Err("`old` and `new` differ only in line ends".to_owned());
     }
-    let Some(first) = text.find(&old) else { return Err(missing(text, &old)) };
+    put(&LineEnds::of(text), &old, &new, all)
+}
+
+fn put(text: &LineEnds<'_>, old: &str, new: &str, all: bool) -> Result<Edited, String> {
+    let plain = text.plain.as_ref();
+    if !plain.contains(old) {
+        return Err(missing(plain, old));
+    }
     if !all {
-        let places = places(text, &old);
+        let places = places(plain, old);
         if places.len() > 1 {
-            return Err(ambiguous(text, &places));
+            return Err(ambiguous(plain, &places));
         }
     }
-    let (count, last) = text.match_indices(&old).fold((0, first), |(count, _), (place, _)| (count + 1, place));
-    let size = (text.len() - count * old.len()).saturating_add(count.saturating_mul(new.len()));
+    let count = plain.matches(old).count();
+    let longest = new.len() + if text.windows.is_empty() { 0 } else { new.matches('\n').count() };
+    let size = (plain.len() + text.windows.len()).saturating_sub(count * old.len());
+    let size = size.saturating_add(count.saturating_mul(longest));
     if size as u64 > TEXT_MAX {
-        return Err(format!("it would have {size} bytes, more than the {} that can be edited", TEXT_MAX));
+        return Err(format!("it would have {size} bytes, more than the {TEXT_MAX} that can be edited"));
     }
-    let edited = text.replace(&old, &new);
-    // Where the last replacement begins in the new text.
-    let last = last + (count - 1) * new.len() - (count - 1) * old.len();
-    let (from, to) = (line_of(&edited, first), line_of(&edited, last + new.trim_end_matches(['\r', '\n']).len()));
+    let (mut edited, mut at, mut first, mut last) = (String::with_capacity(size), 0, None, 0);
+    for (place, _) in plain.match_indices(old) {
+        edited.push_str(text.original(at, place));
+        (last, at) = (edited.len(), place + old.len());
+        first.get_or_insert(last);
+        text.push(&mut edited, new, place, at);
+    }
+    let end = edited.len();
+    edited.push_str(text.original(at, plain.len()));
+    let written = edited.get(last..end).unwrap_or_default().trim_end_matches(['\r', '\n']).len();
+    let (from, to) = (line_of(&edited, first.unwrap_or_default()), line_of(&edited, last + written));
     let place = if from == to { format!("line {from}") } else { format!("lines {from}-{to}") };
     Ok(Edited { text: edited, count, place })
+}
+
+/// A text with `\n` at the end of each line, and where that was `\r\n`.
+struct LineEnds<'a> {
+    text: &'a str,
+    plain: Cow<'a, str>,
+    /// The places in `plain` of the line ends that were `\r\n`, in order.
+    windows: Vec<usize>,
+}
+
+impl<'a> LineEnds<'a> {
+    fn as_written(text: &'a str) -> Self {
+        Self { text, plain: Cow::Borrowed(text), windows: Vec::new() }
+    }
+
+    fn of(text: &'a str) -> Self {
+        let windows = text.match_indices("\r\n").enumerate().map(|(before, (at, _))| at - before).collect();
+        Self { text, plain: Cow::Owned(text.replace("\r\n", "\n")), windows }
+    }
+
+    /// The text as it was, for a part of `plain`.
+    fn original(&self, from: usize, to: usize) -> &'a str {
+        let at = |place: usize| place + self.windows.partition_point(|end| *end < place);
+        self.text.get(at(from)..at(to)).unwrap_or_default()
+    }
+
+    fn is_windows(&self, place: usize) -> bool {
+        self.windows.binary_search(&place).is_ok()
+    }
+
+    /// Adds what takes the place from `from` to `to`. Lines that are the same at its beginning and end keep their own ends; the others
+    /// have those of the lines that they replace, or of the line around them.
+    fn push(&self, out: &mut String, new: &str, from: usize, to: usize) {
+        if self.windows.is_empty() {
+            return out.push_str(new);
+        }
+        let old = self.plain.get(from..to).unwrap_or_default();
+        let ends: Vec<bool> = old.match_indices('\n').map(|(at, _)| self.is_windows(from + at)).collect();
+        let around = || {
+            let after = self.plain.get(to..).and_then(|rest| rest.find('\n')).map(|at| to + at);
+            let before = || self.plain.get(..from).and_then(|text| text.rfind('\n'));
+            after.or_else(before).is_some_and(|at| self.is_windows(at))
+        };
+        let lines: Vec<&str> = new.split('\n').collect();
+        let same_begin = old.split('\n').zip(&lines).take_while(|(old, new)| old == *new).count();
+        let same_end = old.rsplit('\n').zip(lines.iter().rev()).take_while(|(old, new)| old == *new).count();
+        let count = lines.len() - 1;
+        for (nth, line) in lines.into_iter().enumerate() {
+            out.push_str(line);
+            if nth == count {
+                break;
+            }
+            let from_end = count - nth;
+            let is_windows = match ends.len() {
+                0 => around(),
+                had if nth < same_begin.min(had) => ends.get(nth).copied().unwrap_or_default(),
+                // The end of this line is before one that is the same as in the old text.
+                had if from_end <= same_end.min(had) => ends.get(had - from_end).copied().unwrap_or_default(),
+                had => ends.get(nth.min(had.saturating_sub(same_end)).min(had - 1)).copied().unwrap_or_default(),
+            };
+            out.push_str(if is_windows { "\r\n" } else { "\n" });
+        }
+    }
 }
 
 /// Where `old` begins in `text`, also where it overlaps itself; one more than are told.
@@ -97,13 +184,13 @@ fn places(text: &str, old: &str) -> Vec<usize> {
     places
 }
 
-/// Whether every line ends as in Windows; models write plain line ends whatever they read.
+/// Whether every line ends as in Windows.
 pub(super) fn windows(text: &str) -> bool {
     let (all, crlf) = (text.matches('\n').count(), text.matches("\r\n").count());
     all > 0 && all == crlf
 }
 
-fn with_crlf(text: &str) -> String {
+pub(super) fn with_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
@@ -135,6 +222,10 @@ pub(super) fn nearest_lines(text: &str, old: &str, what: &str) -> String {
     let count = old.trim().lines().count();
     if let Some(line) = found(&wanted) {
         return format!("{what} was not found; line {line} differs only in white space:\n{}", shown(text, line, count));
+    }
+    if let Some((line, how)) = alike::place(text, old.trim()) {
+        let near = shown(text, line, count);
+        return format!("{what} was not found; line {line} looks the same, but {how}:\n{near}");
     }
     if let Some(line) = found(&trimmed(first)) {
         let near = shown(text, line, count);
@@ -222,8 +313,34 @@ mod tests {
     fn windows_line_ends_stay() {
         check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", false, Ok(("x\r\ny\r\nc\r\n", "lines 1-2")));
         check("a\r\nb\r\n", "a\r\n", "x\n", false, Ok(("x\r\nb\r\n", "line 1")));
-        check("a\r\nb\n", "a", "x\ny", false, Ok(("x\ny\r\nb\n", "lines 1-2")));
+        check("a\r\nb\n", "a", "x\ny", false, Ok(("x\r\ny\r\nb\n", "lines 1-2")));
         check("a\r\n", "a\n", "a\r\n", false, Err("`old` and `new` differ only in line ends"));
+    }
+
+    #[test]
+    fn a_file_with_both_line_ends_is_edited_over_them_and_keeps_them() {
+        let text = "a\r\nb\r\nc\nd\r\n";
+        check(text, "a\nb", "x\ny", false, Ok(("x\r\ny\r\nc\nd\r\n", "lines 1-2")));
+        check(text, "b\nc\nd", "b\nX\nY\nc\nd", false, Ok(("a\r\nb\r\nX\r\nY\r\nc\nd\r\n", "lines 2-6")));
+        check(text, "b\nc\nd\n", "b\nc\n", false, Ok(("a\r\nb\r\nc\n", "lines 2-3")));
+        check(text, "c\nd", "c\nx\nd", false, Ok(("a\r\nb\r\nc\nx\nd\r\n", "lines 3-5")));
+        check(text, "c", "c\nx", false, Ok(("a\r\nb\r\nc\nx\nd\r\n", "lines 3-4")));
+        check(text, "\nc\n", "\n", false, Ok(("a\r\nb\r\nd\r\n", "line 2")));
+        check(text, "b\r\nc\n", "b\nc\n", false, Ok(("a\r\nb\nc\nd\r\n", "lines 2-3")));
+        check("a\nb\n", "a\r\nb\r\n", "x\r\n", false, Ok(("x\n", "line 1")));
+        check("a\nb\n", "a\n", "a\r\n", false, Ok(("a\r\nb\n", "line 1")));
+        check("x\r\n1\nx\n2\r\nx\r\n1\n", "x\n1\n", "y\n", true, Ok(("y\nx\n2\r\ny\n", "lines 1-4")));
+        check("a\r\nb\nc", "b\nc", "b\nc\nd", false, Ok(("a\r\nb\nc\nd", "lines 2-4")));
+    }
+
+    #[test]
+    fn characters_that_look_the_same_are_named() {
+        let curly = "`old` was not found; line 2 looks the same, but it has U+2019 (curly quote) where yours has U+0027 `'`:\n2\tit’s\n";
+        check("a\nit’s\nb\n", "it's", "x", false, Err(curly));
+        let composed = "`old` was not found; line 1 looks the same, but it has U+00E9 `é` where yours has U+0065 `e` and U+0301 (a mark on it):\n1\té b\n2\tc\n";
+        check("é b\nc\n", "e\u{301} b\nc", "x", false, Err(composed));
+        let space = "`old` was not found; line 1 looks the same, but it has U+00A0 (no-break space) where yours has U+0020 (space):\n1\tx = a\u{a0}b;\n";
+        check("x = a\u{a0}b;\r\n", "= a b", "x", false, Err(space));
     }
 
     #[test]

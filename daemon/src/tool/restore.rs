@@ -3,6 +3,7 @@
 //! A file is written only while it has the content that was seen, by handle and within the workspace like a tool's write. What is
 //! written already is left alone, so that after a crash the same may be done again.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,7 +14,7 @@ use linger_protocol::id::BlobId;
 use tokio_util::sync::CancellationToken;
 
 use super::change::{Change, Content, KeptChange};
-use super::handle::Entry;
+use super::handle::{Dir, Entry};
 use super::workspace::Workspace;
 use crate::store::blob::{Blobs, id_of_bytes};
 
@@ -24,22 +25,29 @@ enum FileVersion {
     Missing,
     /// The bytes of this blob, and what the file is; absent for a file whose mode does not count.
     Known(BlobId, Option<FileType>),
+    /// A directory is in its place.
+    Directory,
     /// It is not kept.
     Unknown,
 }
 
 impl FileVersion {
     fn before(change: &FileChange) -> Self {
-        match change.kind {
-            ChangeKind::Create => Self::Missing,
-            _ => change.before.clone().map_or(Self::Unknown, |blob| Self::Known(blob, counts(change.before_type))),
-        }
+        let is_missing = change.kind == ChangeKind::Create;
+        Self::of(is_missing, change.before.as_ref(), change.before_type)
     }
 
     fn after(change: &FileChange) -> Self {
-        match change.kind {
-            ChangeKind::Delete => Self::Missing,
-            _ => change.after.clone().map_or(Self::Unknown, |blob| Self::Known(blob, counts(change.after_type))),
+        let is_missing = change.kind == ChangeKind::Delete;
+        Self::of(is_missing, change.after.as_ref(), change.after_type)
+    }
+
+    fn of(is_missing: bool, blob: Option<&BlobId>, file_type: Option<FileType>) -> Self {
+        match (file_type, blob) {
+            (Some(FileType::Directory), _) => Self::Directory,
+            _ if is_missing => Self::Missing,
+            (_, Some(blob)) => Self::Known(blob.clone(), counts(file_type)),
+            (_, None) => Self::Unknown,
         }
     }
 
@@ -58,7 +66,11 @@ impl FileVersion {
     }
 
     fn file_type(&self) -> Option<FileType> {
-        if let Self::Known(_, file_type) = self { *file_type } else { None }
+        match self {
+            Self::Known(_, file_type) => *file_type,
+            Self::Directory => Some(FileType::Directory),
+            Self::Missing | Self::Unknown => None,
+        }
     }
 }
 
@@ -71,31 +83,41 @@ struct PresentFile {
     content: Content,
     /// Absent if there is none.
     file_type: Option<FileType>,
+    /// Its permissions; absent for a link, and if there is none.
+    mode: Option<u32>,
 }
 
 impl PresentFile {
-    /// Fails if it is neither a file nor a link.
+    const MISSING: Self = Self { content: Content::Missing, file_type: None, mode: None };
+
+    /// Fails if it is something else than a file, a link or a directory.
     fn at(path: &Path) -> io::Result<Self> {
-        let missing = Self { content: Content::Missing, file_type: None };
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let entry = match Entry::at(path) {
-            Err(error) if is_missing(&error) => return Ok(missing),
+            Err(error) if is_missing(&error) => return Ok(Self::MISSING),
             entry => entry?,
         };
         let mode = match entry.status() {
-            Err(error) if is_missing(&error) => return Ok(missing),
+            Err(error) if is_missing(&error) => return Ok(Self::MISSING),
             status => status?.st_mode,
         };
-        if mode & 0o170_000 == 0o120_000 {
-            let target = entry.link()?.into_encoded_bytes();
-            return Ok(Self { content: Content::Known(target), file_type: Some(FileType::Link) });
+        let kept = Some(mode & 0o7777);
+        match mode & 0o170_000 {
+            0o120_000 => {
+                let target = entry.link()?.into_encoded_bytes();
+                Ok(Self { content: Content::Known(target), file_type: Some(FileType::Link), mode: None })
+            }
+            0o040_000 => Ok(Self { file_type: Some(FileType::Directory), mode: kept, ..Self::MISSING }),
+            _ => {
+                let file_type = if mode & 0o100 == 0 { FileType::File } else { FileType::Executable };
+                Ok(Self { content: Content::of(&entry)?, file_type: Some(file_type), mode: kept })
+            }
         }
-        let file_type = if mode & 0o100 == 0 { FileType::File } else { FileType::Executable };
-        Ok(Self { content: Content::of(&entry)?, file_type: Some(file_type) })
     }
 
     fn version(&self) -> FileVersion {
         match &self.content {
+            _ if self.file_type == Some(FileType::Directory) => FileVersion::Directory,
             Content::Missing => FileVersion::Missing,
             Content::Known(bytes) => FileVersion::Known(id_of_bytes(bytes), self.file_type),
             Content::Unknown => FileVersion::Unknown,
@@ -111,13 +133,17 @@ struct Goal {
     left: FileVersion,
     /// The file as it should become.
     want: FileVersion,
+    /// The permissions that it should have; absent if they are not known.
+    mode: Option<u32>,
+    /// The permissions of directories above it that came or went with it, the innermost first.
+    directories: Vec<u32>,
 }
 
 /// One goal a file, whatever was changed in between; `changes` are in the order in which they were made.
 fn goals(changes: &[FileChange]) -> Vec<Goal> {
     let mut goals: Vec<Goal> = Vec::new();
     for change in changes {
-        let left = FileVersion::after(change);
+        let (path, left, directories) = (change.path.clone(), FileVersion::after(change), change.directories.clone());
         match goals.iter_mut().find(|goal| goal.path == change.path) {
             Some(goal) => {
                 // What changed it first has left its mode alone.
@@ -125,8 +151,15 @@ fn goals(changes: &[FileChange]) -> Vec<Goal> {
                     *file_type = counts(change.before_type);
                 }
                 goal.left = left;
+                // Those that are to be made again are those that went last.
+                if goal.want != FileVersion::Missing && !directories.is_empty() {
+                    goal.directories = directories;
+                }
             }
-            None => goals.push(Goal { path: change.path.clone(), left, want: FileVersion::before(change) }),
+            None => {
+                let (want, mode) = (FileVersion::before(change), change.before_mode);
+                goals.push(Goal { path, left, want, mode, directories });
+            }
         }
     }
     goals
@@ -135,7 +168,7 @@ fn goals(changes: &[FileChange]) -> Vec<Goal> {
 /// The effect that undoing would have.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The changes to make.
+    /// The changes to make, in this order: files go before others come in their places.
     pub changes: Vec<KeptChange>,
     /// The files that are not as the changes left them.
     pub changed: Vec<PathBuf>,
@@ -152,50 +185,154 @@ pub fn plan(
     force: bool,
     token: &CancellationToken,
 ) -> io::Result<Plan> {
+    let goals = goals(changes);
+    let planner = Planner { workspace, blobs, force, places: goals.iter().map(|goal| (&*goal.path, goal)).collect() };
     let mut plan = Plan::default();
-    for Goal { path, left, want } in goals(changes) {
+    for goal in &goals {
         if token.is_cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let mut fail = |reason: String| plan.failed.push(NotRestored { path: path.clone(), reason });
-        if !may_be_written(&path, workspace) {
-            fail(OUTSIDE.to_owned());
-            continue;
-        }
-        let now = match PresentFile::at(&path) {
-            Ok(now) => now,
-            Err(error) => {
-                fail(error.to_string());
-                continue;
-            }
-        };
-        let version = now.version();
-        if version.is(&want) {
-            continue;
-        }
-        let after = match &want {
-            FileVersion::Missing => Content::Missing,
-            FileVersion::Known(id, _) if blobs.check(id).is_ok() => Content::Known(blobs.read(id, 0, u64::MAX)?),
-            FileVersion::Known(..) | FileVersion::Unknown => {
-                fail("its former content is not kept".to_owned());
-                continue;
-            }
-        };
-        match version {
-            FileVersion::Unknown => fail("it is too long to be kept, or cannot be read".to_owned()),
-            version if !version.is(&left) && !force => plan.changed.push(path),
-            _ => {
-                let mut kept = Change { path, before: now.content, after }.keep(blobs)?;
-                // What cannot be seen from the content is done again with it.
-                let is_link = now.file_type == Some(FileType::Link);
-                if is_link || left.file_type().is_some() || want.file_type().is_some() {
-                    (kept.change.before_type, kept.change.after_type) = (now.file_type, want.file_type());
-                }
-                plan.changes.push(kept);
-            }
+        match planner.step(goal)? {
+            PlannedStep::None => {}
+            PlannedStep::Change(change) => plan.changes.push(*change),
+            PlannedStep::ChangedSince => plan.changed.push(goal.path.clone()),
+            PlannedStep::Fails(reason) => plan.failed.push(NotRestored { path: goal.path.clone(), reason }),
         }
     }
+    let order = |kept: &KeptChange| {
+        let (path, goes) = (kept.change.path.clone(), FileVersion::after(&kept.change) == FileVersion::Missing);
+        // The innermost goes first and comes last.
+        let depth = path.components().count();
+        (!goes, if goes { usize::MAX - depth } else { depth }, path)
+    };
+    plan.changes.sort_by_cached_key(order);
     Ok(plan)
+}
+
+/// The work on one file.
+enum PlannedStep {
+    /// Nothing: it is as it should be.
+    None,
+    Change(Box<KeptChange>),
+    ChangedSince,
+    Fails(String),
+}
+
+/// The permissions of a directory that is made anew and whose own are not known.
+const UNKNOWN: u32 = 0o700;
+
+/// The files that are put back together.
+struct Planner<'a> {
+    workspace: &'a Workspace,
+    blobs: &'a Blobs,
+    force: bool,
+    places: HashMap<&'a Path, &'a Goal>,
+}
+
+impl Planner<'_> {
+    fn step(&self, goal: &Goal) -> io::Result<PlannedStep> {
+        let Goal { path, left, want, mode, directories } = goal;
+        let blocked = self.blocked(path);
+        if !may_be_written(blocked.unwrap_or(path), self.workspace) {
+            return Ok(PlannedStep::Fails(OUTSIDE.to_owned()));
+        }
+        let now = match blocked {
+            // What stands in the place of one of its directories goes first.
+            Some(_) => PresentFile::MISSING,
+            None => match PresentFile::at(path) {
+                Ok(now) => now,
+                Err(error) => return Ok(PlannedStep::Fails(error.to_string())),
+            },
+        };
+        let version = now.version();
+        if version.is(want) {
+            return Ok(PlannedStep::None);
+        }
+        let after = match want {
+            FileVersion::Missing | FileVersion::Directory => Content::Missing,
+            FileVersion::Known(id, _) if self.blobs.check(id).is_ok() => {
+                Content::Known(self.blobs.read(id, 0, u64::MAX)?)
+            }
+            FileVersion::Known(..) | FileVersion::Unknown => {
+                return Ok(PlannedStep::Fails("its former content is not kept".to_owned()));
+            }
+        };
+        match &version {
+            FileVersion::Unknown => {
+                return Ok(PlannedStep::Fails("it is too long to be kept, or cannot be read".to_owned()));
+            }
+            FileVersion::Directory if *want == FileVersion::Missing => return Ok(PlannedStep::None),
+            FileVersion::Directory => match self.goes(path, &mut 0) {
+                Ok(true) => {}
+                Ok(false) => return Ok(PlannedStep::Fails(OTHER_FILES.to_owned())),
+                Err(error) => return Ok(PlannedStep::Fails(error.to_string())),
+            },
+            version if !version.is(left) && !self.force => return Ok(PlannedStep::ChangedSince),
+            _ => {}
+        }
+        let mut kept = Change { path: path.clone(), before: now.content, after }.keep(self.blobs)?;
+        let change = &mut kept.change;
+        // What cannot be seen from the content is done again with it.
+        let is_special = |file_type| matches!(file_type, Some(FileType::Link | FileType::Directory));
+        if is_special(now.file_type) || left.file_type().is_some() || want.file_type().is_some() {
+            (change.before_type, change.after_type) = (now.file_type, want.file_type());
+        }
+        (change.before_mode, change.after_mode) = (now.mode, *mode);
+        change.directories = match want {
+            FileVersion::Missing => self.going(path, directories.len()),
+            _ => (0..self.coming(path)).map(|above| directories.get(above).copied().unwrap_or(UNKNOWN)).collect(),
+        };
+        Ok(PlannedStep::Change(Box::new(kept)))
+    }
+
+    /// The nearest directory above that is none now, and is to be one again.
+    fn blocked(&self, path: &Path) -> Option<&Path> {
+        path.ancestors().skip(1).find_map(|above| {
+            let (place, goal) = self.places.get_key_value(above)?;
+            let is_there = place.symlink_metadata().is_ok_and(|status| !status.is_dir());
+            (is_there && matches!(goal.want, FileVersion::Missing | FileVersion::Directory)).then_some(*place)
+        })
+    }
+
+    /// Whether all that a directory has goes with the other changes. Fails if it has too much.
+    fn goes(&self, path: &Path, seen: &mut usize) -> io::Result<bool> {
+        for entry in Dir::open(path)?.list()? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            *seen += 1;
+            if *seen > MAX_SEEN {
+                return Ok(false);
+            }
+            let below = path.join(name);
+            let is_directory = below.symlink_metadata()?.is_dir();
+            let goes = || self.places.get(&*below).is_some_and(|goal| goal.want == FileVersion::Missing);
+            if !(if is_directory { self.goes(&below, seen)? } else { goes() }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The permissions of the directories above that came with a file: `count` of them at most.
+    fn going(&self, path: &Path, count: usize) -> Vec<u32> {
+        let mode = |above: &Path| Some(PresentFile::at(above).ok()?.mode.unwrap_or(0o700));
+        path.ancestors().skip(1).take(count).map_while(mode).collect()
+    }
+
+    /// How many of the directories above are missing, or come in the place of something else.
+    fn coming(&self, path: &Path) -> usize {
+        let is_there = |above: &&Path| above.symlink_metadata().is_ok_and(|status| status.is_dir());
+        path.ancestors().skip(1).take_while(|above| !is_there(above)).count()
+    }
+}
+
+/// When a file was last written, in Unix milliseconds; `None` if there is none. Blocks.
+pub fn written_at(path: &Path) -> Option<u64> {
+    let status = Entry::at(path).ok()?.status().ok()?;
+    u64::try_from(status.st_mtime.saturating_mul(1000)).ok()
 }
 
 /// Makes a change that was planned, unless it is made already. Blocks.
@@ -204,41 +341,93 @@ pub fn make(change: &FileChange, workspace: &Workspace, blobs: &Blobs) -> Result
     if !may_be_written(&change.path, workspace) {
         return Err(OUTSIDE.to_owned());
     }
-    let now = PresentFile::at(&change.path).map_err(failed)?.version();
-    let want = FileVersion::after(change);
-    if now.is(&want) {
+    let (before, want) = (FileVersion::before(change), FileVersion::after(change));
+    let now = match PresentFile::at(&change.path) {
+        // What was to go is gone with a directory of its path.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory && want == FileVersion::Missing => {
+            FileVersion::Missing
+        }
+        now => now.map_err(failed)?.version(),
+    };
+    // A directory in the place of what was to go came with files that were put back already.
+    if now.is(&want) || now == FileVersion::Directory && want == FileVersion::Missing {
+        remove_directories(change);
         return Ok(());
     }
-    if !now.is(&FileVersion::before(change)) {
+    // A directory may be gone already, in the place of which the file comes.
+    if !(now.is(&before) || before == FileVersion::Directory && now == FileVersion::Missing) {
         return Err("it was changed meanwhile".to_owned());
     }
-    let (id, file_type) = match (&now, want) {
-        (_, FileVersion::Missing) => {
-            let entry = Entry::at(&change.path).map_err(failed)?;
-            let is_link = now.file_type() == Some(FileType::Link);
-            return if is_link { entry.remove_link() } else { entry.remove() }.map_err(failed);
+    match &want {
+        FileVersion::Missing => {
+            remove(&change.path, &now).map_err(failed)?;
+            remove_directories(change);
+            workspace.seen.left(&change.path, None);
         }
-        (_, FileVersion::Unknown) => return Err("its former content is not kept".to_owned()),
-        (_, FileVersion::Known(id, file_type)) => (id, file_type),
-    };
-    blobs.check(&id).map_err(failed)?;
-    let bytes = blobs.read(&id, 0, u64::MAX).map_err(failed)?;
-    let entry = Entry::make(&change.path).map_err(failed)?;
-    let is_executable = file_type == Some(FileType::Executable);
-    let is_same = matches!(&now, FileVersion::Known(known, of) if *known == id && *of != Some(FileType::Link));
-    let done = match file_type {
-        Some(FileType::Link) => entry.replace_link(OsStr::from_bytes(&bytes)),
-        Some(_) if is_same => entry.set_executable(is_executable),
-        Some(_) => entry.replace_as(&bytes, is_executable),
-        // The link itself, and never what it leads to.
-        None if now.file_type() == Some(FileType::Link) => entry.replace_as(&bytes, false),
-        None => entry.replace(&bytes),
-    };
-    done.map_err(failed)
+        FileVersion::Directory => {
+            if now != FileVersion::Missing {
+                remove(&change.path, &now).map_err(failed)?;
+            }
+            let entry = Entry::make_as(&change.path, &change.directories).map_err(failed)?;
+            entry.make_directory(change.after_mode.unwrap_or(0o700)).map_err(failed)?;
+        }
+        FileVersion::Known(id, file_type) => {
+            blobs.check(id).map_err(failed)?;
+            let bytes = blobs.read(id, 0, u64::MAX).map_err(failed)?;
+            put_back(change, &now, *file_type, &bytes).map_err(failed)?;
+            workspace.seen.left(&change.path, Some(&bytes));
+        }
+        FileVersion::Unknown => return Err("its former content is not kept".to_owned()),
+    }
+    Ok(())
+}
+
+/// Puts a file or a link back where `now` is.
+fn put_back(change: &FileChange, now: &FileVersion, file_type: Option<FileType>, bytes: &[u8]) -> io::Result<()> {
+    if *now == FileVersion::Directory {
+        let entry = Entry::at(&change.path)?;
+        entry.remove_directory().map_err(|error| match error.kind() {
+            io::ErrorKind::NotADirectory | io::ErrorKind::DirectoryNotEmpty => io::Error::other(OTHER_FILES),
+            _ => error,
+        })?;
+    }
+    let entry = Entry::make_as(&change.path, &change.directories)?;
+    let is_executable = file_type.map(|file_type| file_type == FileType::Executable);
+    let wanted = id_of_bytes(bytes);
+    let is_same = matches!(now, FileVersion::Known(known, of) if *known == wanted && *of != Some(FileType::Link));
+    match is_executable {
+        _ if file_type == Some(FileType::Link) => entry.replace_link(OsStr::from_bytes(bytes)),
+        Some(is_executable) if is_same => entry.set_executable(is_executable, change.after_mode),
+        is_executable => entry.restore(bytes, is_executable, change.after_mode),
+    }
+}
+
+/// Removes a file or a link.
+fn remove(path: &Path, now: &FileVersion) -> io::Result<()> {
+    let entry = Entry::at(path)?;
+    if now.file_type() == Some(FileType::Link) { entry.remove_link() } else { entry.remove() }
+}
+
+/// Removes the directories that came with a file that is gone, as far as nothing else is in them.
+fn remove_directories(change: &FileChange) {
+    if FileVersion::after(change) != FileVersion::Missing {
+        return;
+    }
+    for above in change.path.ancestors().skip(1).take(change.directories.len()) {
+        if Entry::at(above).and_then(|entry| entry.remove_empty()).is_err() {
+            return;
+        }
+    }
 }
 
 /// Why a file is left alone.
 const OUTSIDE: &str = "it is outside of the workspace";
+
+/// Why a file is not put back where a directory is.
+const OTHER_FILES: &str = "a directory with other files is in its place";
+
+/// The most entries of a directory in the place of a file that are looked at.
+const MAX_SEEN: usize = 10_000;
 
 /// Whether the name `path`, and not what a link there leads to, lies where the session writes: in its workspace, or among its notes.
 fn may_be_written(path: &Path, workspace: &Workspace) -> bool {
@@ -249,223 +438,5 @@ fn may_be_written(path: &Path, workspace: &Workspace) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-    use super::*;
-    use crate::tool::tests::test_workspace;
-
-    struct Scene {
-        _dirs: (tempfile::TempDir, tempfile::TempDir),
-        workspace: Workspace,
-        blobs: Blobs,
-    }
-
-    impl Scene {
-        fn new() -> Self {
-            let (dir, workspace) = test_workspace();
-            let data = tempfile::tempdir().unwrap();
-            let blobs = Blobs::of(&data.path().join("linger.db"));
-            Self { _dirs: (dir, data), workspace, blobs }
-        }
-
-        /// A call that writes: the change, made.
-        fn write(&self, name: &str, text: &str) -> FileChange {
-            let path = self.workspace.cwd.join(name);
-            let before = PresentFile::at(&path).unwrap().content;
-            let change = Change::written(&path, before, text).keep(&self.blobs).unwrap();
-            // Kept as the database keeps them.
-            std::mem::forget(change.blobs);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, text).unwrap();
-            change.change
-        }
-
-        fn plan(&self, changes: &[FileChange], force: bool) -> Plan {
-            let token = CancellationToken::new();
-            plan(changes, &self.workspace, &self.blobs, force, &token).unwrap()
-        }
-
-        fn make(&self, plan: &Plan) {
-            for kept in &plan.changes {
-                make(&kept.change, &self.workspace, &self.blobs).unwrap();
-            }
-        }
-
-        fn text(&self, name: &str) -> Option<String> {
-            fs::read_to_string(self.workspace.cwd.join(name)).ok()
-        }
-    }
-
-    #[test]
-    fn the_changes_of_a_turn_are_undone_and_done_again() {
-        let scene = Scene::new();
-        let file = scene.workspace.cwd.join("a");
-        fs::write(&file, "0").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o750)).unwrap();
-        let made = [scene.write("a", "1"), scene.write("new/b", "b"), scene.write("a", "2")];
-        let undo = scene.plan(&made, false);
-        assert_eq!((undo.changes.len(), undo.changed.len(), undo.failed.len()), (2, 0, 0));
-        scene.make(&undo);
-        assert_eq!((scene.text("a"), scene.text("new/b")), (Some("0".to_owned()), None));
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
-        // As after a crash in the middle.
-        scene.make(&undo);
-        let undone: Vec<FileChange> = undo.changes.iter().map(|kept| kept.change.clone()).collect();
-        scene.make(&scene.plan(&undone, false));
-        assert_eq!((scene.text("a"), scene.text("new/b")), (Some("2".to_owned()), Some("b".to_owned())));
-        assert!(scene.plan(&undone, false).changes.is_empty());
-    }
-
-    #[test]
-    fn a_file_that_was_changed_since_is_replaced_by_force_alone_and_can_be_had_again() {
-        let scene = Scene::new();
-        let made = [scene.write("a", "model"), scene.write("b", "model")];
-        fs::write(scene.workspace.cwd.join("a"), "user").unwrap();
-        let plan = scene.plan(&made, false);
-        assert_eq!(plan.changed, [scene.workspace.cwd.join("a")]);
-        let forced = scene.plan(&made, true);
-        scene.make(&forced);
-        assert_eq!((scene.text("a"), scene.text("b")), (None, None));
-        let before = forced.changes[0].change.before.clone().unwrap();
-        assert_eq!(scene.blobs.read(&before, 0, 9).unwrap(), b"user");
-    }
-
-    #[test]
-    fn a_change_between_look_and_write_is_not_overwritten() {
-        let scene = Scene::new();
-        let plan = scene.plan(&[scene.write("a", "model")], false);
-        fs::write(scene.workspace.cwd.join("a"), "user").unwrap();
-        let error = make(&plan.changes[0].change, &scene.workspace, &scene.blobs).unwrap_err();
-        assert_eq!((error.as_str(), scene.text("a").as_deref()), ("it was changed meanwhile", Some("user")));
-    }
-
-    /// A change that a command made, as a checkpoint tells it.
-    fn typed(
-        scene: &Scene,
-        name: &str,
-        before: Option<(&str, FileType)>,
-        after: Option<(&str, FileType)>,
-    ) -> FileChange {
-        let content = |side: Option<(&str, FileType)>| side.map_or(Content::Missing, |it| Content::Known(it.0.into()));
-        let change = Change { path: scene.workspace.cwd.join(name), before: content(before), after: content(after) };
-        let kept = change.keep(&scene.blobs).unwrap();
-        std::mem::forget(kept.blobs);
-        let (before_type, after_type) = (before.map(|it| it.1), after.map(|it| it.1));
-        FileChange { before_type, after_type, ..kept.change }
-    }
-
-    #[test]
-    fn links_and_modes_are_put_back_and_done_again() {
-        use FileType::{Executable, File, Link};
-        let scene = Scene::new();
-        let at = |name: &str| scene.workspace.cwd.join(name);
-        let changes = [
-            typed(&scene, "gone", Some(("/nowhere", Link)), None),
-            typed(&scene, "new", None, Some(("../x", Link))),
-            typed(&scene, "turned", Some(("text", File)), Some(("gone", Link))),
-            typed(&scene, "back", Some(("new", Link)), Some(("text", File))),
-            typed(&scene, "mode", Some(("run", File)), Some(("run", Executable))),
-            typed(&scene, "script", Some(("run", Executable)), None),
-        ];
-        symlink("../x", at("new")).unwrap();
-        symlink("gone", at("turned")).unwrap();
-        fs::write(at("back"), "text").unwrap();
-        fs::write(at("mode"), "run").unwrap();
-        fs::set_permissions(at("mode"), fs::Permissions::from_mode(0o750)).unwrap();
-        let seen = || {
-            let mode = |name: &str| at(name).symlink_metadata().map_or(0, |it| it.permissions().mode() & 0o111);
-            let link = |name: &str| at(name).read_link().map(|to| to.display().to_string()).unwrap_or_default();
-            (["gone", "new", "turned", "back"].map(link), [mode("mode"), mode("script")], scene.text("mode"))
-        };
-        let run = Some("run".to_owned());
-        let after = (["", "../x", "gone", ""].map(str::to_owned), [0o110, 0], run.clone());
-        assert_eq!(seen(), after);
-        let undo = scene.plan(&changes, false);
-        assert_eq!((undo.changes.len(), undo.changed.len(), undo.failed.len()), (6, 0, 0), "{undo:?}");
-        // Twice, as after a crash in the middle.
-        for _ in 0..2 {
-            scene.make(&undo);
-            assert_eq!(seen(), (["/nowhere", "", "", "new"].map(str::to_owned), [0, 0o111], run.clone()));
-        }
-        assert_eq!(scene.text("turned").as_deref(), Some("text"));
-        let undone: Vec<FileChange> = undo.changes.iter().map(|kept| kept.change.clone()).collect();
-        scene.make(&scene.plan(&undone, false));
-        assert_eq!(seen(), after);
-    }
-
-    #[test]
-    fn a_mode_or_link_that_somebody_changed_since_is_not_overwritten() {
-        let scene = Scene::new();
-        let at = |name: &str| scene.workspace.cwd.join(name);
-        fs::write(at("mode"), "run").unwrap();
-        symlink("else", at("link")).unwrap();
-        let changes = [
-            typed(&scene, "mode", Some(("run", FileType::File)), Some(("run", FileType::Executable))),
-            typed(&scene, "link", Some(("a", FileType::Link)), Some(("b", FileType::Link))),
-        ];
-        // The mode is as before already.
-        assert_eq!(scene.plan(&changes, false).changed, [at("link")]);
-        scene.make(&scene.plan(&changes, true));
-        assert_eq!(at("link").read_link().unwrap(), Path::new("a"));
-        // A file tool's change says nothing of a mode, and nothing of a link in its place.
-        let written = scene.write("plain", "model");
-        fs::set_permissions(at("plain"), fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(scene.plan(std::slice::from_ref(&written), false).changed.is_empty());
-        fs::remove_file(at("plain")).unwrap();
-        symlink("model", at("plain")).unwrap();
-        assert_eq!(scene.plan(std::slice::from_ref(&written), false).changed, [at("plain")]);
-        // With force the link goes, and what it leads to stays.
-        fs::write(at("model"), "theirs").unwrap();
-        scene.make(&scene.plan(&[written], true));
-        assert!(at("plain").symlink_metadata().is_err());
-        fs::write(at("over"), "former").unwrap();
-        let written = scene.write("over", "new");
-        fs::remove_file(at("over")).unwrap();
-        symlink("model", at("over")).unwrap();
-        scene.make(&scene.plan(&[written], true));
-        assert!(at("over").symlink_metadata().unwrap().is_file());
-        assert_eq!((scene.text("over").as_deref(), scene.text("model").as_deref()), (Some("former"), Some("theirs")));
-    }
-
-    #[test]
-    fn a_note_is_put_back_and_nothing_else_beside_it() {
-        let mut scene = Scene::new();
-        let data = tempfile::tempdir().unwrap();
-        let data = data.path().canonicalize().unwrap();
-        scene.workspace.notes =
-            crate::tool::notes::Notes::of(&data, Path::new("/w"), crate::diagnostics::secret::Redactor::default());
-        let change = |path: PathBuf| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, "new").unwrap();
-            let change = Change::written(&path, Content::Missing, "new").keep(&scene.blobs).unwrap();
-            std::mem::forget(change.blobs);
-            change.change
-        };
-        let note = change(scene.workspace.notes.user.join("a.md"));
-        let other = change(data.join("linger.db"));
-        let plan = scene.plan(&[note.clone(), other], true);
-        assert_eq!((plan.changes.len(), plan.failed.len()), (1, 1));
-        scene.make(&plan);
-        assert!(!note.path.exists());
-    }
-
-    #[test]
-    fn nothing_outside_of_the_workspace_is_written_and_no_link_is_followed() {
-        let scene = Scene::new();
-        let other = tempfile::tempdir().unwrap();
-        let made = scene.write("dir/a", "model");
-        fs::rename(scene.workspace.cwd.join("dir"), other.path().join("dir")).unwrap();
-        symlink(other.path().join("dir"), scene.workspace.cwd.join("dir")).unwrap();
-        let outside = FileChange { path: other.path().canonicalize().unwrap().join("dir/a"), ..made.clone() };
-        for change in [made, outside] {
-            let plan = scene.plan(std::slice::from_ref(&change), true);
-            assert!(plan.changes.is_empty(), "{plan:?}");
-            assert_eq!(plan.failed[0].reason, "it is outside of the workspace");
-            let undone = FileChange { kind: ChangeKind::Delete, before: change.after, after: None, ..change };
-            assert!(make(&undone, &scene.workspace, &scene.blobs).is_err());
-        }
-        assert!(other.path().join("dir/a").exists());
-    }
-}
+#[path = "restore_tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@ use linger_protocol::id::BlobId;
 use sha2::{Digest as _, Sha256};
 
 use super::change::Content;
+use super::handle::Entry;
 use super::text;
 use crate::store::blob::Held;
 
@@ -49,7 +50,8 @@ type LastWrites = HashMap<PathBuf, LastWrite>;
 /// The last time that a file was written.
 #[derive(Clone, Debug)]
 struct LastWrite {
-    hash: Hash,
+    /// Absent for a file that was removed.
+    hash: Option<Hash>,
     who: Arc<str>,
     at: Instant,
     /// The beginning of what it changed.
@@ -65,6 +67,15 @@ impl Writers {
     fn map(&self) -> MutexGuard<'_, LastWrites> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A file that another session wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherWrite {
+    /// It is as that session left it.
+    Left,
+    /// Something has changed it since.
+    Changed,
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +122,7 @@ impl Seen {
         let what = text::head(diff.unwrap_or_default(), MAX_WHAT).into();
         let mut writers = self.writers.map();
         make_room(&mut writers, MAX_FILES);
-        let own = LastWrite { hash, who: self.who.clone(), at: Instant::now(), what };
+        let own = LastWrite { hash: Some(hash), who: self.who.clone(), at: Instant::now(), what };
         let before = writers.insert(path.to_path_buf(), own)?;
         if before.who == self.who || before.at.elapsed() > LATELY {
             return None;
@@ -122,6 +133,31 @@ impl Seen {
             what => format!(" Its change was:\n{what}\n"),
         };
         Some(format!("[{who} wrote this file too, {seconds} s ago; check that both changes fit together.{what}]"))
+    }
+
+    /// The session, and not its model, has left the file at `path` with this content, or without one: an undo, a patch that
+    /// removes it.
+    pub fn left(&self, path: &Path, content: Option<&[u8]>) {
+        let hash = content.map(|content| Sha256::digest(content).into());
+        let mut writers = self.writers.map();
+        make_room(&mut writers, MAX_FILES);
+        let own = LastWrite { hash, who: self.who.clone(), at: Instant::now(), what: Box::default() };
+        writers.insert(path.to_path_buf(), own);
+    }
+
+    /// Whether another session has written the file at `path` since then; and whether it is as that one left it. Blocks.
+    pub fn other_wrote(&self, path: &Path, since: Instant) -> Option<OtherWrite> {
+        let hash = {
+            let writers = self.writers.map();
+            writers.get(path).filter(|last| last.who != self.who && last.at >= since)?.hash
+        };
+        let now = match Entry::at(path).and_then(|entry| Content::of(&entry)) {
+            Ok(Content::Known(bytes)) => Some(<Hash>::from(Sha256::digest(bytes))),
+            Ok(Content::Missing) => None,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Ok(Content::Unknown) | Err(_) => return Some(OtherWrite::Changed),
+        };
+        Some(if now == hash { OtherWrite::Left } else { OtherWrite::Changed })
     }
 
     /// Fails unless the model knows this content of the file at `path`, or there is none. The error is for the model.
@@ -145,7 +181,7 @@ impl Seen {
     /// The other session that wrote this content.
     fn writer(&self, path: &Path, now: &Hash) -> Option<Arc<str>> {
         let writers = self.writers.map();
-        let last = writers.get(path).filter(|last| last.hash == *now && last.who != self.who)?;
+        let last = writers.get(path).filter(|last| last.hash == Some(*now) && last.who != self.who)?;
         Some(last.who.clone())
     }
 

@@ -137,7 +137,7 @@ impl Tool for TestRun {
         let command = command.ok_or_else(|| Invalid("no `command`".to_owned()))?;
         let timeout_s = check_command(&command, timeout_s, workspace)?;
         let workspace = workspace.clone();
-        Ok(Box::new(ShellCommand { command, timeout_s, workspace, rewrite: Some(with_failures_first) }))
+        Ok(Box::new(ShellCommand { command, timeout_s, workspace, keep: "", rewrite: Some(with_failures_first) }))
     }
 }
 

@@ -73,6 +73,26 @@ impl Workspace {
         Spawn { cwd: self.cwd.clone(), env: self.secrets.fill(&self.env), children, started_for }
     }
 
+    /// Where commands run while the session's directory is gone: in the nearest directory above it that is still there, within the
+    /// root, or else in `empty`, which is made. `None` while the directory is there. Blocks on the disk; fails if `empty` cannot be
+    /// made.
+    pub fn moved(&self, empty: &Path) -> std::io::Result<Option<Self>> {
+        if is_usable(&self.cwd) {
+            return Ok(None);
+        }
+        let within = self.cwd.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.root));
+        // A link in the place of one leads elsewhere.
+        let is_there = |dir: &&Path| is_usable(dir) && dir.canonicalize().is_ok_and(|real| real == **dir);
+        let cwd = match within.into_iter().find(is_there) {
+            Some(dir) => dir.to_path_buf(),
+            None => {
+                linger_protocol::place::private_directory(empty).map_err(std::io::Error::other)?;
+                empty.canonicalize()?
+            }
+        };
+        Ok(Some(Self { cwd, ..self.clone() }))
+    }
+
     /// The root of the workspace whose files count here.
     pub fn rules_root(&self) -> &Path {
         self.bound_by.as_deref().unwrap_or(&self.root)
@@ -123,6 +143,8 @@ impl Workspace {
         if path.contains('\0') {
             return Err(Invalid("`path` has a NUL in it".to_owned()));
         }
+        let decoded = file_url(path)?;
+        let path = decoded.as_deref().unwrap_or(path);
         let home = self.env.get("HOME").map(Path::new);
         let path = match (path.strip_prefix('~'), home) {
             (Some(""), Some(home)) => home.to_path_buf(),
@@ -135,6 +157,28 @@ impl Workspace {
     /// As [`Self::absolute`]; the session's directory when there is no path.
     pub(super) fn directory(&self, path: Option<&str>) -> Result<PathBuf, Invalid> {
         self.absolute(path.unwrap_or("."))
+    }
+}
+
+/// Whether a process can start in this directory.
+fn is_usable(dir: &Path) -> bool {
+    dir.is_dir() && rustix::fs::access(dir, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// The path of a `file:` address on this machine; absent for anything else.
+fn file_url(text: &str) -> Result<Option<String>, Invalid> {
+    let Some(rest) = text.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("file://")).and(text.get(7..)) else {
+        return Ok(None);
+    };
+    let local = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !local.starts_with('/') {
+        return Err(Invalid("`path` is a file of another machine; give a path of this one".to_owned()));
+    }
+    let path = local.split(['#', '?']).next().unwrap_or_default();
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8();
+    match decoded {
+        Ok(path) if !path.contains('\0') => Ok(Some(path.into_owned())),
+        _ => Err(Invalid("`path` is no address of a file: its %-codes are no text".to_owned())),
     }
 }
 
@@ -159,5 +203,13 @@ mod tests {
         check("~", "/home/nobody", "/home/nobody");
         check("~a", "/w/x/~a", "~a");
         check("a\nb", "/w/x/a\nb", "a\\nb");
+        check("file:///w/x/a%20b.rs#L10", "/w/x/a b.rs", "a b.rs");
+        check("FILE://localhost/etc/../w/x/%C3%A9", "/w/x/é", "é");
+        check("file:a", "/w/x/file:a", "file:a");
+        for (path, why) in
+            [("file://server/a", "another machine"), ("file:///%ff", "%-codes"), ("file:///a%00", "%-codes")]
+        {
+            assert!(workspace.absolute(path).unwrap_err().0.contains(why), "{path}");
+        }
     }
 }

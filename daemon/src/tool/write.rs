@@ -1,5 +1,6 @@
 //! `write`: makes or replaces a file.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,15 +11,18 @@ use serde_json::Value;
 
 use super::access::{Effects, Targets};
 use super::change::{Change, Content};
-use super::handle::Entry;
+use super::handle::{self, Entry};
 use super::invalid::Invalid;
 use super::names::Takes;
 use super::types::{BoxFuture, Call, Context, SessionTraits, Tool, ToolOutput, blocking};
 use super::workspace::Workspace;
-use super::{args, file, patching, path};
+use super::{args, file, patching, path, replace};
 use crate::store::blob::Blobs;
 
 const NAME: &str = patching::WRITE;
+
+/// The byte order mark of UTF-8.
+const MARK: &str = "\u{feff}";
 
 pub(super) struct Write;
 
@@ -116,22 +120,25 @@ impl PreparedWrite {
             // Its directories are not to be made again.
             return Err(io::ErrorKind::NotFound.into());
         }
+        let missing = handle::missing_above(target);
         let entry = Entry::make(target)?;
         let change = self.change(target, &entry)?;
         let shown = path::show(&self.workspace.cwd, &self.path);
         if let Err(why) = self.may_replace(target, &change.before) {
             return Ok(ToolOutput::error(why));
         }
-        let kept = change.keep(blobs)?;
-        entry.replace(self.content.as_bytes())?;
+        let mut kept = change.keep(blobs)?;
+        kept.change.directories = vec![0o755; missing];
+        let written = self.text(&change.before);
+        entry.replace(written.as_bytes())?;
         let (verb, old) = match &change.before {
             Content::Missing => ("created", Some("")),
             before => ("wrote", before.bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())),
         };
-        let diff = old.and_then(|old| file::diff(&shown, old, &self.content));
-        let told = self.workspace.seen.wrote(target, self.content.as_bytes(), diff.as_deref());
+        let diff = old.and_then(|old| file::diff(&shown, old, &written));
+        let told = self.workspace.seen.wrote(target, written.as_bytes(), diff.as_deref());
         let told = told.map(|told| format!("\n{told}")).unwrap_or_default();
-        let said = ToolOutput::text(format!("{verb} {shown}, {} bytes{told}", self.content.len()));
+        let said = ToolOutput::text(format!("{verb} {shown}, {} bytes{told}", written.len()));
         Ok(ToolOutput { diff, changes: vec![kept], ..said })
     }
 
@@ -142,7 +149,23 @@ impl PreparedWrite {
     }
 
     fn change(&self, target: &Path, entry: &Entry) -> io::Result<Change> {
-        Ok(Change::written(target, Content::of(entry)?, self.content.as_bytes()))
+        let before = Content::of(entry)?;
+        let after = self.text(&before).into_owned();
+        Ok(Change::written(target, before, after))
+    }
+
+    /// The text that is written over `before`: with its byte order mark, and with its line ends if all of them are those of Windows,
+    /// neither of which a model sees. A text that has them itself is written as it is.
+    fn text(&self, before: &Content) -> Cow<'_, str> {
+        let Some(before) = before.bytes() else { return Cow::Borrowed(&self.content) };
+        let mut text = Cow::Borrowed(self.content.as_str());
+        if !text.contains('\r') && replace::windows(&String::from_utf8_lossy(before)) {
+            text = Cow::Owned(replace::with_crlf(&text));
+        }
+        if before.starts_with(MARK.as_bytes()) && !text.starts_with(MARK) {
+            text = Cow::Owned(format!("{MARK}{text}"));
+        }
+        text
     }
 }
 
@@ -189,6 +212,44 @@ mod tests {
         assert!(workspace.cwd.join("link").is_symlink());
         let left = fs::read_dir(&workspace.cwd).unwrap().count();
         assert_eq!(left, 3, "a temporary file was left beside the file, its link and the blobs");
+    }
+
+    #[tokio::test]
+    async fn a_file_keeps_its_mark_and_its_uniform_line_ends() {
+        let (_dir, workspace) = test_workspace();
+        let file = workspace.cwd.join("f");
+        for (old, new, expect) in [
+            ("one\r\ntwo\r\n", "one\nTWO\n", "one\r\nTWO\r\n"),
+            ("\u{feff}a\nb\n", "a\nc\n", "\u{feff}a\nc\n"),
+            ("\u{feff}a;b\r\n", "a;c", "\u{feff}a;c"),
+            ("\u{feff}a;b\r\n", "a\n\n", "\u{feff}a\r\n\r\n"),
+            ("a\r\nb\n", "x\ny\n", "x\ny\n"),
+            ("a\r\n", "x\r\ny\n", "x\r\ny\n"),
+            ("a\n", "x\r\n", "x\r\n"),
+            ("\u{feff}a\n", "\u{feff}b\n", "\u{feff}b\n"),
+            ("a", "x\n", "x\n"),
+            ("", "x\n", "x\n"),
+        ] {
+            fs::write(&file, old).unwrap();
+            run(&Read, &workspace, json!({"path": "f"})).await;
+            let call = Write.prepare(&json!({"path": "f", "content": new}), &workspace).unwrap();
+            let (output, _receiver) = tokio::sync::mpsc::channel(1);
+            let context = test_context(&workspace, output);
+            let output = call.run(context).await;
+            assert_eq!(fs::read_to_string(&file).unwrap(), expect, "{old:?} {new:?}");
+            let text = linger_protocol::message::text_of(&output.content);
+            assert_eq!(text, format!("wrote f, {} bytes", expect.len()), "{old:?} {new:?}");
+            // What was written is known.
+            let again = run(&Write, &workspace, json!({"path": "f", "content": new})).await;
+            assert!(!again.1, "{again:?}");
+        }
+        let latin = b"caf\xe9\r\n";
+        fs::write(&file, latin).unwrap();
+        workspace
+            .seen
+            .knows(&file, sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(latin)).into());
+        run(&Write, &workspace, json!({"path": "f", "content": "x\ny\n"})).await;
+        assert_eq!(fs::read(&file).unwrap(), b"x\r\ny\r\n");
     }
 
     #[tokio::test]

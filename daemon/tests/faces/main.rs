@@ -302,7 +302,9 @@ async fn a_code_is_exchanged_once_and_is_no_token() {
     let code = person.ok("token/mint", json!({ "name": "page", "once": true, "can": ["observe"] })).await;
     let refused = daemon.person().await.hello(json!({ "token": code["token"] })).await.unwrap_err();
     assert_eq!(refused["code"], Code::Unauthorized as i32, "a code is no token");
-    let mut face = daemon.hello(json!({ "behind": {} })).await;
+    // A face of a process of the user's.
+    let behind = json!({ "pid": std::os::unix::process::parent_id() });
+    let mut face = daemon.hello(json!({ "behind": behind })).await;
     assert_eq!(face.refused("session/list", json!({})).await.0, Code::Unauthorized, "nothing without a token");
     assert_eq!(face.refused("token/mint", json!({ "name": "x" })).await.0, Code::Unauthorized);
     let minted = face.ok("token/exchange", json!({ "code": code["token"] })).await;
@@ -310,7 +312,7 @@ async fn a_code_is_exchanged_once_and_is_no_token() {
     let again = face.refused("token/exchange", json!({ "code": code["token"] })).await;
     assert_eq!(again.0, Code::Unauthorized);
     assert_eq!(face.refused("token/exchange", json!({ "code": minted["token"] })).await.0, Code::Unauthorized);
-    face.hello(json!({ "token": minted["token"], "behind": {} })).await.unwrap();
+    face.hello(json!({ "token": minted["token"], "behind": behind })).await.unwrap();
     face.ok("session/list", json!({})).await;
     // One that nobody took in time is forgotten; the clock is not waited for.
     let late = person.ok("token/mint", json!({ "name": "late", "once": true })).await;

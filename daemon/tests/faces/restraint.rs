@@ -66,16 +66,19 @@ async fn a_tool_with_a_stolen_token_reads_and_changes_nothing_on_the_socket_and_
 }
 
 #[tokio::test]
-async fn a_face_for_an_unknown_or_ended_process_speaks_and_neither_answers_nor_loosens() {
+async fn a_face_for_another_users_process_speaks_and_neither_answers_nor_loosens() {
     let daemon = Daemon::start();
     let mut person = daemon.person().await;
     let asks = person.create(daemon.path(), json!({})).await;
     let auto = person.create(daemon.path(), json!({ "mode": "auto" })).await;
     person.ok("session/attach", json!({ "session": asks })).await;
     let minted = person.ok("token/mint", json!({ "name": "page", "can": ["administer"], "mode": "auto" })).await;
-    // No process has this number.
-    for behind in [json!({}), json!({ "pid": i32::MAX }), json!({ "pid": 0 })] {
-        let mut lines = daemon.hello(json!({ "token": minted["token"], "behind": behind })).await;
+    // Another user's process, and one of another container.
+    let other = json!({ "token": minted["token"], "behind": { "user": rustix::process::geteuid().as_raw() + 1 } });
+    let elsewhere = Authority::Peer(Peer { pid: None, began: None, uid: 0 });
+    let mut far = Lines::over(daemon.connector.connect_as(elsewhere).await.unwrap());
+    far.hello(json!({ "token": minted["token"] })).await.unwrap();
+    for mut lines in [daemon.hello(other).await, far] {
         lines.ok("session/prompt", json!({ "session": asks, "content": "run: touch made" })).await;
         let permission = person.event("permission_requested").await["permission"].take();
         let made = lines.create(daemon.path(), json!({})).await;
@@ -89,7 +92,7 @@ async fn a_face_for_an_unknown_or_ended_process_speaks_and_neither_answers_nor_l
             ("daemon/stop", json!({ "force": true })),
             ("token/list", json!({})),
         ] {
-            assert_eq!(lines.refused(method, params).await.0, Code::NotAllowed, "{method} {behind}");
+            assert_eq!(lines.refused(method, params).await.0, Code::NotAllowed, "{method}");
         }
         lines.ok("session/set", json!({ "session": made, "effort": "low" })).await;
         lines.ok("session/cancel", json!({ "session": asks })).await;
@@ -105,6 +108,85 @@ async fn a_face_for_an_unknown_or_ended_process_speaks_and_neither_answers_nor_l
     assert_eq!(resolved(&mut person).await["by"], "page", "the grant's name");
     person.event("turn_finished").await;
     assert!(daemon.path().join("made").exists());
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_be_told_from_a_tool_only_reads_and_uses_no_code_up() {
+    let daemon = Daemon::start();
+    let mut person = daemon.person().await;
+    let asks = person.create(daemon.path(), json!({})).await;
+    let token = person.ok("token/mint", json!({ "name": "found", "can": ["administer"], "mode": "auto" })).await;
+    let code = person.ok("token/mint", json!({ "name": "page", "can": ["answer_commands"], "once": true })).await;
+    let looks = person.ok("token/mint", json!({ "name": "looks", "can": ["observe"], "once": true })).await;
+    let own = rustix::process::geteuid().as_raw();
+    // Nothing is known; it has ended, or hides; its number is another process's now.
+    let behind = [json!({}), json!({ "pid": i32::MAX }), json!({ "pid": 0 }), json!({ "user": own })];
+    let reused = Peer { pid: Some(std::os::unix::process::parent_id()), began: Some(1), uid: own };
+    let ended = Peer { pid: Some(i32::MAX as u32), began: Some(1), uid: own };
+    let mut connections = Vec::new();
+    for behind in behind {
+        let mut codes = daemon.hello(json!({ "behind": behind })).await;
+        for code in [&code, &looks] {
+            let (refused, text) = codes.refused("token/exchange", json!({ "code": code["token"] })).await;
+            assert_eq!(refused, Code::NotAllowed, "{behind}: {text}");
+        }
+        connections.push(daemon.hello(json!({ "token": token["token"], "behind": behind })).await);
+    }
+    for peer in [reused, ended] {
+        let mut lines = Lines::over(daemon.connector.connect_as(Authority::Peer(peer)).await.unwrap());
+        let refused = lines.refused("token/exchange", json!({ "code": code["token"] })).await;
+        assert_eq!(refused.0, Code::NotAllowed, "{peer:?}: {}", refused.1);
+        lines.hello(json!({ "token": token["token"] })).await.unwrap();
+        connections.push(lines);
+    }
+    for mut lines in connections {
+        assert_eq!(lines.ok("session/list", json!({})).await.as_array().unwrap().len(), 1);
+        for (method, params) in [
+            ("session/prompt", json!({ "session": asks, "content": "run: touch made" })),
+            ("session/prompt", json!({ "session": asks, "content": "x", "when": "steer" })),
+            ("session/create", json!({ "cwd": daemon.path(), "model": "demo" })),
+            ("session/set", json!({ "session": asks, "effort": "low" })),
+            ("session/cancel", json!({ "session": asks })),
+            ("completion/start", json!({ "model": "demo", "messages": [] })),
+            ("artifact/begin", json!({ "name": "x" })),
+        ] {
+            assert_eq!(lines.refused(method, params).await.0, Code::NotAllowed, "{method}");
+        }
+    }
+    // The codes are as good as before: for a user's process, and one that only looks for another user's proxy.
+    let mut proxy = daemon.hello(json!({ "behind": { "user": own + 1 } })).await;
+    assert_eq!(proxy.refused("token/exchange", json!({ "code": code["token"] })).await.0, Code::NotAllowed);
+    proxy.ok("token/exchange", json!({ "code": looks["token"] })).await;
+    let mut mine = daemon.hello(json!({ "behind": { "pid": std::os::unix::process::parent_id() } })).await;
+    assert_eq!(mine.ok("token/exchange", json!({ "code": code["token"] })).await["grant"]["name"], "page");
+    daemon.end().await;
+}
+
+#[tokio::test]
+async fn only_a_users_process_is_the_gateway_and_only_while_it_is_connected() {
+    let daemon = Daemon::start();
+    let (mut person, (session, pid)) = (daemon.person().await, tool(&daemon).await);
+    let known = async |person: &mut Lines| person.ok("daemon/status", json!({})).await["gateway"].take();
+    let says = |listen: &str| json!({ "gateway": { "pid": 1, "listen": listen, "version": "0", "started_at": 0 } });
+    let token = person.ok("token/mint", json!({ "name": "found", "can": ["administer"] })).await["token"].take();
+    let dead = Peer { pid: Some(i32::MAX as u32), began: Some(1), uid: rustix::process::geteuid().as_raw() };
+    for authority in [peer(pid), Authority::Peer(dead), Authority::Session(session.as_str().into())] {
+        let mut lines = Lines::over(daemon.connector.connect_as(authority).await.unwrap());
+        assert_eq!(lines.hello(says("127.0.0.1:6")).await.unwrap_err()["code"], Code::NotAllowed as i64);
+    }
+    let mut with_token = says("127.0.0.1:6");
+    with_token["token"] = token;
+    assert_eq!(daemon.person().await.hello(with_token).await.unwrap_err()["code"], Code::NotAllowed as i64);
+    assert_eq!(known(&mut person).await, Value::Null);
+    let mut first = daemon.hello(says("127.0.0.1:7")).await;
+    let second = daemon.hello(says("127.0.0.1:8")).await;
+    assert_eq!(known(&mut person).await["listen"], "127.0.0.1:8", "the one that came last");
+    drop(second);
+    while known(&mut person).await["listen"] != "127.0.0.1:7" {
+        first.ok("mode/list", json!({})).await;
+    }
+    person.ok("session/cancel", json!({ "session": session })).await;
     daemon.end().await;
 }
 

@@ -2,6 +2,18 @@
 
 use super::*;
 
+impl Event {
+    /// The event as JSON; in the place of one that cannot be encoded a notice that says so, never an empty text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|error| {
+            let kind = <&str>::from(&self.body);
+            let text = format!("an event `{kind}` cannot be sent: {error}");
+            serde_json::json!({ "kind": "notice", "level": "error", "text": text, "seq": self.seq, "at": self.at })
+                .to_string()
+        })
+    }
+}
+
 impl EventBody {
     /// A message in the user's place: a prompt, results of calls, or what the daemon `asks`.
     pub fn user_message(
@@ -77,6 +89,9 @@ impl EventBody {
             tools: None,
             mcp_servers: None,
             binned: None,
+            by_retention: false,
+            cwd: None,
+            moved: None,
             title: None,
             title_cost: None,
         });
@@ -202,10 +217,10 @@ impl EventBody {
     }
 
     /// The session is put into the bin, or taken out of it under this name.
-    pub fn bin_changed(now: bool, called: Option<String>) -> Self {
+    pub fn bin_changed(now: bool, called: Option<String>, because_old: bool) -> Self {
         Self::changed(|body| {
-            if let Self::SessionChanged(SessionChanged { binned, name, .. }) = body {
-                (*binned, *name) = (Some(now), called);
+            if let Self::SessionChanged(SessionChanged { binned, by_retention, name, .. }) = body {
+                (*binned, *by_retention, *name) = (Some(now), because_old, called);
             }
         })
     }

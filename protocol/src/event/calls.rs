@@ -46,7 +46,7 @@ pub struct ToolFinished {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<OutputSegment>,
     /// The file that has the whole output, when `content` has not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
     /// The name of what is in `file`; `blob/get` gives it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,10 +84,16 @@ pub struct UndoStarted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// The file, if only its changes are meant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
+    /// The files, if only the changes of several are meant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
+    pub files: Vec<PathBuf>,
     /// The change of each file.
     pub changes: Vec<FileChange>,
+    /// Changes that stay because an editor or another program may have made them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncertain: Vec<UncertainChange>,
     /// The client that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -112,7 +118,7 @@ pub struct BackgroundEnded {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
     /// The file that has the whole output, if it was long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub file: Option<PathBuf>,
     /// The name of what is in `file`; `blob/get` gives it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,11 +142,18 @@ pub struct PermissionRequested {
     /// The arguments, whole.
     pub input: Value,
     /// Where it will run.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// `sha256:` and the hash of tool, arguments and directory; what runs has this digest.
     pub digest: String,
     /// The rule that asked, or null when the mode did.
     pub rule: Option<String>,
+    /// Why the mode asks about what it lets run elsewhere, behind "asks because".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Its place among those of the same answer of the model; absent if it is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<Position>,
     /// The rule that `allow_session` and `allow_always` would add, and `reject_always` as one that refuses.
     pub grant: String,
     /// The rules one by one, if the call touches several things: then `grant` names them all, for people.

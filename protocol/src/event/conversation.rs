@@ -7,6 +7,7 @@ use super::*;
 #[schemars(inline)]
 pub struct SessionCreated {
     /// The working directory, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// `provider/model`.
     pub model: String,
@@ -95,7 +96,7 @@ pub struct SessionChanged {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// All directories that a user has added, from the next call on; file tools treat them like the working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<Vec<PathBuf>>>")]
     pub additional_directories: Option<Vec<PathBuf>>,
     /// The only tools that it has from the next step on; `*` is all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +108,15 @@ pub struct SessionChanged {
     /// Whether it is in the bin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binned: Option<bool>,
+    /// Whether `retention` of the configuration put it there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_retention: bool,
+    /// Its working directory from the next turn on, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
+    pub cwd: Option<PathBuf>,
+    /// With `cwd`: the directory before is gone, and what earlier events say of paths below `from` is meant of those below `to`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
     /// The title that a model gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -152,6 +162,9 @@ pub struct PromptAccepted {
     /// The limit of its turn by the skill that it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<SkillLimit>,
+    /// Whether its sender waits for its answer: a cancel takes it back (`prompt_unqueued`) in place of making it a draft.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
 }
 
 /// The body of `turn_finished`.

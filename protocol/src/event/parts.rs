@@ -25,6 +25,7 @@ pub struct Delta {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instruction {
     /// The file.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// How many bytes of it go into the system prompt.
     pub bytes: u64,
@@ -118,6 +119,7 @@ pub enum ToolKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Location {
     /// The file or directory, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// The line, from 1, where the call is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,9 +127,10 @@ pub struct Location {
 }
 
 /// A change of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
     /// The file, absolute and without links.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// The kind of change.
     pub kind: ChangeKind,
@@ -144,12 +147,21 @@ pub struct FileChange {
     /// The file's type after, as `before_type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_type: Option<FileType>,
+    /// The permissions that the file had before, such as 0o600; absent if they are not known, and if there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_mode: Option<u32>,
+    /// The permissions that it gets; of changes that put a file back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_mode: Option<u32>,
+    /// The permissions of the directories above it that come or go with it, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<u32>,
     /// How many bytes these blobs have.
     #[serde(default)]
     pub bytes: u64,
 }
 
-/// The type of a file: as much as git keeps of it.
+/// The type of a file: as much as git keeps of it, and a directory that stands in the place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
@@ -160,6 +172,8 @@ pub enum FileType {
     Executable,
     /// A symbolic link.
     Link,
+    /// A directory with whatever is in it.
+    Directory,
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
@@ -169,13 +183,14 @@ pub enum FileType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotRestored {
     /// The file, absolute and without links.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
     pub path: PathBuf,
     /// Why.
     pub reason: String,
 }
 
 /// A kind of change of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = crate::schema::open)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -186,6 +201,7 @@ pub enum ChangeKind {
     /// It is deleted.
     Delete,
     /// Something that this build does not know.
+    #[default]
     #[serde(other)]
     Unknown,
 }
@@ -352,4 +368,26 @@ pub enum NoticeCode {
     /// Something that this build does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// A directory that has another name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// Its path before, absolute.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
+    pub from: PathBuf,
+    /// Its path from now on.
+    #[serde(with = "crate::path::PathText::<PathBuf>")]
+    pub to: PathBuf,
+}
+
+impl Moved {
+    /// A path of before, as it is from now on.
+    pub fn path(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix(&self.from) {
+            Ok(below) if below.as_os_str().is_empty() => self.to.clone(),
+            Ok(below) => self.to.join(below),
+            Err(_) => path,
+        }
+    }
 }

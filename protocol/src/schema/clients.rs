@@ -224,8 +224,8 @@ impl Types {
                     let mark = if *required { "" } else { "?" };
                     format!("{about}  {name}{mark}: {kind};")
                 }
-                (_, true) if reserved => format!("    \"{name}\": \"{kind}\","),
-                (_, false) if reserved => format!("    \"{name}\": \"NotRequired[{kind}]\","),
+                (_, true) if reserved => format!("    \"{name}\": \"{}\",", kind.replace('"', "'")),
+                (_, false) if reserved => format!("    \"{name}\": \"NotRequired[{}]\",", kind.replace('"', "'")),
                 (_, true) => format!("    {name}: {kind}"),
                 (_, false) => format!("    {name}: NotRequired[{kind}]"),
             };

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::line::{Decoder, Frame, Framing, encode};
 use super::{MAX_EVENT, MAX_REQUEST, name, peer};
 use crate::RpcError;
+use crate::completion::{self, COMPLETION_EVENT};
 use crate::event::{Notification, SESSION_EVENT};
 use crate::events::{self, EVENTS_EVENT};
 use crate::method::Method;
@@ -34,6 +35,8 @@ pub enum Incoming {
     Event(Box<Notification>, Box<RawValue>),
     /// An event of any session, for a subscription to all; the line is `params` as it came.
     Any(Box<events::Notification>, Box<RawValue>),
+    /// A piece of a completion, or its end.
+    Completion(Box<completion::Notification>),
 }
 
 /// Reads what the daemon sends.
@@ -160,6 +163,9 @@ fn parse(line: &[u8]) -> io::Result<Option<Incoming>> {
         }
         ServerMessage { method: Some(method), params: Some(params), .. } if method == EVENTS_EVENT => {
             Some(Incoming::Any(serde_json::from_str(params.get())?, params))
+        }
+        ServerMessage { method: Some(method), params: Some(params), .. } if method == COMPLETION_EVENT => {
+            Some(Incoming::Completion(serde_json::from_str(params.get())?))
         }
         ServerMessage { method: Some(_), .. } => None,
         ServerMessage { id: Some(id), error: Some(error), .. } => Some(Incoming::Response(id, Err(error))),

@@ -145,7 +145,7 @@ pub(super) fn plain(json: Box<RawValue>, params: Option<&str>) -> Box<RawValue> 
     let Ok(Answer { id, error: Wrong { data } }) = serde_json::from_str(json.get()) else { return json };
     let hint = "`linger help schema` has the parameters of each method".to_owned();
     let (what, path) = wrong_field(params.unwrap_or_default(), &data);
-    let data = ErrorData { hint: Some(hint), path: path.filter(|_| params.is_some()) };
+    let data = ErrorData { hint: Some(hint), path: path.filter(|_| params.is_some()), ..ErrorData::default() };
     let error = json!({ "code": INVALID_PARAMS, "message": in_words(&what), "data": data });
     let answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
     serde_json::value::to_raw_value(&answer).unwrap_or(json)

@@ -289,7 +289,21 @@ pub fn rule(data: &[u8]) {
             let is_same = command.trim_matches(blanks) == pattern.trim_matches(blanks);
             let unquoted = |text: &str| text.replace(['\'', '"'], "").split_whitespace().collect::<Vec<_>>().join(" ");
             let start = unquoted(pattern.strip_suffix(":*").unwrap_or(pattern));
-            assert!(is_same || unquoted(command).starts_with(&start), "{rule} allows another command: {command}");
+            // Variables, redirections and words around commands are seen through.
+            assert!(is_same || unquoted(command).contains(&start), "{rule} allows another command: {command}");
         }
+    }
+}
+
+/// Command lines: every text is read in bounded time, and what is read lies in it.
+pub fn shell(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let line = lingerd::tool::shell::read(text);
+    for command in &line.commands {
+        assert!(text.get(command.text.clone()).is_some(), "{text:?}: {:?} is no part of it", command.text);
+        assert!(!command.words.is_empty() || !command.assignments.is_empty() || !command.redirections.is_empty());
+    }
+    if let Some(unsure) = line.unsure {
+        assert!(unsure.at <= text.len());
     }
 }

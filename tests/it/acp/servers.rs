@@ -86,21 +86,39 @@ async fn the_editors_servers_work_in_its_session_and_wait_for_their_secrets_afte
 }
 
 #[tokio::test]
-async fn a_server_that_makes_no_sense_is_named_to_the_editor() {
-    let model = ModelServer::start();
+async fn servers_that_cannot_be_used_are_left_out_with_a_note_and_the_thread_opens() {
+    let model = ModelServer::with([Reply::text("here")]);
     let daemon = Daemon::start(&model).await;
     let mut editor = Editor::start(&daemon, json!({})).await;
-    for (server, expect) in [
-        (json!({ "type": "sse", "name": "old", "url": "http://h/", "headers": [] }), "MCP server old uses SSE"),
-        (
-            json!({ "name": "rel", "command": "./x", "args": [], "env": [] }),
-            "'rel': `command` must be an absolute path",
-        ),
-        (json!({ "name": "***", "command": "/x", "args": [], "env": [] }), "a server's name has"),
+    let good = |name: &str| json!({ "name": name, "command": format!("/none/{name}"), "args": [], "env": [] });
+    let servers = json!([
+        good("日本"), good("a b"), good("a_b"),
+        { "type": "sse", "name": "old", "url": "http://h/", "headers": [] },
+        { "name": "none", "args": [], "env": [] },
+        { "name": "rel", "command": "./x", "args": [], "env": [] },
+        { "type": "http", "name": "far", "url": "no address", "headers": [] },
+    ]);
+    let params = json!({ "cwd": daemon.workspace(), "mcpServers": servers });
+    let answer = editor.ask("session/new", params).await;
+    let session = answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+    for note in [
+        "日本 is called server here",
+        "old is left out: it uses SSE",
+        "none is left out",
+        "rel is left out",
+        "far is left out",
     ] {
-        let params = json!({ "cwd": daemon.workspace(), "mcpServers": [server] });
-        let answer = editor.ask("session/new", params).await;
-        assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(expect), "{answer}");
+        editor.until(|it| it["params"]["update"]["content"]["text"].as_str()?.contains(note).then_some(())).await;
     }
+    let listed = daemon.cli(&["mcp", "list", "-s", &session, "--json"]).run().await.exits(0);
+    let rows = listed.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut names: Vec<String> = rows.map(|row| row["server"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["a_b", "a_b_2", "server"], "{listed:?}");
+    // Loading is no different.
+    let load = json!({ "sessionId": session, "cwd": daemon.workspace(), "mcpServers": [{ "name": "rel", "command": "./x" }, good("new")] });
+    assert!(editor.ask("session/load", load).await["result"].is_object());
+    editor
+        .until(|it| it["params"]["update"]["content"]["text"].as_str()?.contains("rel is left out").then_some(()))
+        .await;
 }

@@ -159,6 +159,44 @@ pub(super) fn prompts(session: &str, rows: &[Row], found: &mut Found) {
             found.unless(known.insert(prompt), "I5", || format!("{session}: prompt {prompt} has two {kind}"));
         }
     }
+    drafts(session, rows, found);
+}
+
+/// I5: a draft was queued, and starts no turn before it is sent; what was taken back starts none; and a cancel leaves nothing in the
+/// queue that would come before the user's next prompt.
+fn drafts(session: &str, rows: &[Row], found: &mut Found) {
+    let (mut queued, mut drafts) = (BTreeSet::new(), BTreeSet::new());
+    for row in rows {
+        let prompt = row.str("prompt");
+        match row.kind.as_str() {
+            // Words of a child wait for the user's next prompt, and a lost event may be any.
+            "prompt_accepted" if row.event["child"].is_null() => drop(queued.insert(prompt)),
+            "prompt_drafted" => {
+                found.unless(queued.remove(prompt), "I5", || format!("{session}: draft {prompt} was not queued"));
+                drafts.insert(prompt);
+            }
+            "draft_sent" => {
+                found.unless(drafts.remove(prompt), "I5", || format!("{session}: {prompt} was sent and was no draft"));
+                queued.insert(prompt);
+            }
+            "prompt_unqueued" => {
+                let waits = queued.remove(prompt) | drafts.remove(prompt);
+                found.unless(waits, "I5", || format!("{session}: {prompt} was taken back and did not wait"));
+            }
+            "turn_started" | "message" => {
+                let is_draft = drafts.contains(prompt);
+                found.unless(!is_draft, "I5", || format!("{session}: draft {prompt} started and was not sent"));
+                queued.remove(prompt);
+            }
+            "compacted" | "compaction_failed" => drop(queued.remove(prompt)),
+            "turn_finished" if row.str("stop_reason") == "cancelled" => {
+                let left = queued.iter().find(|left| **left != prompt);
+                found.unless(left.is_none(), "I5", || format!("{session}: {left:?} is queued after a cancel"));
+            }
+            "lost" | "forked" => (queued, drafts) = Default::default(),
+            _ => {}
+        }
+    }
 }
 
 /// I5: what was acknowledged to a client is in the log; one key is one prompt.

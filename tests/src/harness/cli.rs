@@ -167,6 +167,11 @@ impl Running {
         self.child.id().expect("linger runs")
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         process::signal(self.pid(), signal);

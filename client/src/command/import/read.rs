@@ -80,7 +80,7 @@ pub(super) fn codex(dir: &Path) -> Importable {
     if let Some(text) = found.text(&config, MAX_FILE) {
         match text.parse::<toml::Table>() {
             Ok(table) => {
-                let mut value = serde_json::to_value(table).unwrap_or_default();
+                let mut value = serde_json::json!(table);
                 let servers = value.get_mut("mcp_servers").and_then(Value::as_object_mut);
                 servers.into_iter().flatten().for_each(|(_, server)| codex_variables(server));
                 found.servers_of(value.get("mcp_servers"), &config);

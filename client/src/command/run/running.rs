@@ -257,18 +257,25 @@ impl Running {
 
     /// An event of another turn, while ours is queued.
     fn before_our_turn(&mut self, event: &Event) -> Result<Option<Exit>, Failure> {
+        let session = &self.attachment.session;
         match &event.body {
+            EventBody::PromptDrafted { prompt } if self.prompt.as_ref() == Some(prompt) => {
+                let text = "the turn before this prompt was cancelled, and the prompt is a draft now".to_owned();
+                Err(Failure::new(Exit::of(StopReason::Cancelled), text)
+                    .hint(format!("`linger queue {session} --send {prompt}` sends it")))
+            }
+            EventBody::PromptUnqueued { prompt, .. } if self.prompt.as_ref() == Some(prompt) => {
+                let text = "the prompt was taken back before its turn began".to_owned();
+                Err(Failure::new(Exit::of(StopReason::Cancelled), text))
+            }
             EventBody::TurnFinished(TurnFinished {
                 stop_reason: stop_reason @ (StopReason::Cancelled | StopReason::Error),
                 ..
-            }) => {
-                let session = &self.attachment.session;
-                Err(Failure::new(
-                    Exit::of(*stop_reason),
-                    format!("the turn before this prompt: {}", reason(*stop_reason)),
-                )
-                .hint(format!("the prompt stays queued; `linger queue {session} --run` starts it")))
-            }
+            }) => Err(Failure::new(
+                Exit::of(*stop_reason),
+                format!("the turn before this prompt: {}", reason(*stop_reason)),
+            )
+            .hint(format!("the prompt stays queued; `linger queue {session} --run` starts it"))),
             EventBody::TurnFinished(_) => {
                 self.alone = true;
                 Ok(None)
@@ -308,16 +315,16 @@ impl Running {
     /// Shows the first open question, or stops asking.
     fn ask(&mut self) -> Result<(), Failure> {
         self.questions.fetch_differences(&mut self.attachment.client);
-        let Some(question) = self.questions.first() else {
+        if self.questions.first().is_none() {
             if let Some(input) = &mut self.input {
                 input.stop_keys();
                 set_keyboard(Keyboard::Shell);
             }
             return Ok(());
-        };
+        }
         let style = self.renderer.style();
-        let text = question.text(&style) + &question.keys(&style, false);
-        let answers = question.answers();
+        let text = self.questions.text(&style) + &self.questions.keys(&style, false);
+        let answers = self.questions.answers();
         self.fresh_line()?;
         let input = match &mut self.input {
             Some(input) => input,
@@ -334,8 +341,8 @@ impl Running {
         let pressed = match (key.pressed, self.questions.first()) {
             (Pressed::Key(key), _) => key,
             (Pressed::Other, None) => return Ok(()),
-            (Pressed::Other, Some(question)) => {
-                let text = question.unanswered(&self.renderer.style());
+            (Pressed::Other, Some(_)) => {
+                let text = self.questions.unanswered(&self.renderer.style());
                 return Ok(self.terminal.talk(&text)?);
             }
         };
@@ -343,11 +350,16 @@ impl Running {
             Press::Nothing => return Ok(()),
             Press::NotYet => {
                 let style = self.renderer.style();
-                let keys = self.questions.first().map(|question| question.keys(&style, false)).unwrap_or_default();
+                let keys = self.questions.keys(&style, false);
                 return Ok(self.terminal.talk(&(Question::not_yet(&style) + &keys))?);
             }
-            Press::Show | Press::Write | Press::Help | Press::Edits | Press::Reason | Press::Rule(_) => {}
+            Press::Show | Press::Rest | Press::Write | Press::Help | Press::Edits | Press::Reason | Press::Rule(_) => {}
             Press::Answer(answer) => self.attachment.request(Request::Answer(answer))?,
+            Press::Answers(answers) => {
+                for answer in answers {
+                    self.attachment.request(Request::Answer(answer))?;
+                }
+            }
         }
         self.ask()
     }

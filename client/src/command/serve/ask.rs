@@ -2,10 +2,14 @@
 //!
 //! The form shows the whole question; one that is too long waits for another client, and the wait says so.
 
+use std::collections::BTreeMap;
+
 use linger_protocol::error::Code;
+use linger_protocol::id::QuestionId;
 use linger_protocol::method::QuestionAnswer;
 use linger_protocol::question::{Answer, PendingQuestion, QuestionKind};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::server::{Open, Server};
 use crate::error::Failure;
@@ -34,23 +38,59 @@ impl Server {
     pub(super) fn answered(&mut self, id: &Value, result: Option<Value>) -> Result<(), Failure> {
         let Some(at) = self.questions.iter().position(|open| id.as_u64() == Some(open.request)) else { return Ok(()) };
         let Open { question, digest, is_form, .. } = self.questions.remove(at);
-        let may_ask_again = match result.as_ref().and_then(|result| answer(result, is_form)) {
-            Some((answer, value, reason)) => {
-                let (digest, key) = (Some(digest), Some(key()?));
-                let answer = Answer { question, answer, value, reason, digest, rules: Vec::new(), key };
-                // If another answer came first, the next check finds the question gone.
-                let answered = self.client.call_raw(&QuestionAnswer(answer))?;
-                // Without the right to answer, every answer is refused.
-                !answered.is_err_and(|error| error.code() == Some(Code::NotAllowed))
-            }
-            None => false,
-        };
-        if !may_ask_again {
+        let form = ShownForm { digest, is_form };
+        if !self.give(question, form, result.as_ref())? {
             // It waits for another client.
             self.waits.iter_mut().for_each(|wait| wait.refused = true);
         }
         self.check_waits()
     }
+
+    /// Takes the answers that a call brings to the questions of an earlier result. True if a question was left unanswered.
+    pub(super) fn answered_with(&mut self, params: &Value) -> Result<bool, Failure> {
+        let state = params.get("requestState").and_then(Value::as_str).unwrap_or_default();
+        // The state says what was shown; without it no answer counts.
+        let shown: BTreeMap<String, ShownForm> = serde_json::from_str(state).unwrap_or_default();
+        let mut refused = false;
+        for (question, form) in shown {
+            let result = params.get("inputResponses").and_then(|all| all.get(&question)).cloned();
+            refused |= !self.give(question.as_str().into(), form, result.as_ref())?;
+        }
+        Ok(refused)
+    }
+
+    /// Gives the host's answer to a question. False if there is none, or it may not be given.
+    fn give(&mut self, question: QuestionId, form: ShownForm, result: Option<&Value>) -> Result<bool, Failure> {
+        let Some((answer, value, reason)) = result.and_then(|result| answer(result, form.is_form)) else {
+            return Ok(false);
+        };
+        let (digest, key) = (Some(form.digest), Some(key()?));
+        let answer = Answer { question, answer, value, reason, digest, rules: Vec::new(), key };
+        // If another answer came first, the next check finds the question gone.
+        let answered = self.client.call_raw(&QuestionAnswer(answer))?;
+        // Without the right to answer, every answer is refused.
+        Ok(!answered.is_err_and(|error| error.code() == Some(Code::NotAllowed)))
+    }
+}
+
+/// A question that was shown, as the answer to it needs it.
+#[derive(Debug, Serialize, Deserialize)]
+struct ShownForm {
+    digest: String,
+    is_form: bool,
+}
+
+/// The result that has a host ask its user these questions and call again; `None` if none of them fits a form.
+pub(super) fn input_required(questions: &[PendingQuestion]) -> Option<Value> {
+    let (mut requests, mut shown) = (Map::new(), BTreeMap::new());
+    for question in questions {
+        let Some(form) = form(question) else { continue };
+        let (id, is_form) = (question.question.to_string(), question.asked.kind == QuestionKind::Form);
+        requests.insert(id.clone(), json!({ "method": "elicitation/create", "params": form }));
+        shown.insert(id, ShownForm { digest: question.asked.digest.clone(), is_form });
+    }
+    let state = serde_json::to_string(&shown).ok().filter(|_| !shown.is_empty())?;
+    Some(json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state }))
 }
 
 /// Answer, fields and reason from the form; `None` if the user gave no answer.
@@ -123,6 +163,16 @@ mod tests {
         assert!(message.contains(" hi") && !message.contains('\u{1b}'), "{message}");
         assert_eq!(shown["requestedSchema"]["properties"]["answer"]["enum"], json!(["allow_once", "reject_once"]));
         assert_eq!(form(&question(&"x".repeat(MAX_QUESTION))), None);
+    }
+
+    #[test]
+    fn a_host_without_a_handshake_asks_what_fits_a_form_and_calls_again_with_the_digests() {
+        let wanted = input_required(&[question("echo hi"), question(&"x".repeat(MAX_QUESTION))]).unwrap();
+        assert_eq!(wanted["inputRequests"]["q1"]["method"], "elicitation/create");
+        let state: BTreeMap<String, ShownForm> =
+            serde_json::from_str(wanted["requestState"].as_str().unwrap()).unwrap();
+        assert_eq!((state["q1"].digest.as_str(), state["q1"].is_form), ("d", false));
+        assert_eq!(input_required(&[question(&"x".repeat(MAX_QUESTION))]), None);
     }
 
     #[test]

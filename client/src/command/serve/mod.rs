@@ -13,6 +13,7 @@ mod tools;
 
 use linger_protocol::events::{NOW, Subscribe};
 use linger_protocol::id::Cursor;
+use linger_protocol::mcp_revision::{Era, agreed, discovered, takes_forms};
 use linger_protocol::method::EventsSubscribe;
 use linger_protocol::transport::blocking::Incoming;
 use linger_protocol::transport::both::Message;
@@ -21,10 +22,7 @@ use serde_json::{Value, json};
 use crate::connect::Client;
 use crate::error::{Exit, Failure};
 use crate::input::{self, Event, InputLine, piped};
-use server::{Answer, NO_JSON, Server, UNKNOWN_METHOD, WRONG_PARAMS, words};
-
-/// Supported revisions of MCP (those with a handshake), newest first.
-const REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+use server::{Answer, NO_JSON, Refusal, Server, UNKNOWN_METHOD, WRONG_PARAMS, Wait, words};
 
 /// Serves until the host closes standard input.
 pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
@@ -35,7 +33,7 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
     let mut server = Server { client, answer, forms: false, waits: Vec::new(), questions: Vec::new(), last: 0 };
     server.subscribe()?;
     loop {
-        let deadline = server.waits.iter().map(|wait| wait.until).min();
+        let deadline = server.waits.iter().map(Wait::next_check).min();
         match server.client.next_event(deadline) {
             Some(Event::Line(InputLine::Text { text, .. })) => {
                 taken.one();
@@ -62,8 +60,14 @@ pub(super) fn run(answer: bool) -> Result<Exit, Failure> {
 impl Server {
     /// Subscribes to events from now on. Each wait checks earlier ones when it begins.
     fn subscribe(&mut self) -> Result<(), Failure> {
-        let kinds =
-            ["turn_finished", "permission_requested", "permission_resolved", "question_asked", "question_resolved"];
+        let kinds = [
+            "turn_started",
+            "turn_finished",
+            "permission_requested",
+            "permission_resolved",
+            "question_asked",
+            "question_resolved",
+        ];
         let kinds = Some(kinds.map(str::to_owned).to_vec());
         let subscribe = EventsSubscribe(Subscribe { sessions: None, kinds, after: Some(Cursor(NOW.to_owned())) });
         self.ask(&subscribe).map(drop)
@@ -72,7 +76,7 @@ impl Server {
     fn line(&mut self, line: &str) -> Result<(), Failure> {
         let message: Message = match serde_json::from_str(line) {
             Ok(message) => message,
-            Err(error) => return self.respond(&Value::Null, Err((NO_JSON, error.to_string()))),
+            Err(error) => return self.respond(&Value::Null, Err(Refusal::new(NO_JSON, error.to_string()))),
         };
         match (message.method.as_deref(), message.id) {
             (Some(method), Some(id)) => match self.request(method, &id, &message.params) {
@@ -80,7 +84,7 @@ impl Server {
                 Ok(None) => Ok(()),
                 Err(failure) if failure.interrupted => Err(failure),
                 // The agent reads the reason and may try again.
-                Err(failure) => self.respond(&id, Err((i64::from(failure.exit.0), words(&failure)))),
+                Err(failure) => self.respond(&id, Err(Refusal::new(i64::from(failure.exit.0), words(&failure)))),
             },
             (Some("notifications/cancelled"), None) => {
                 let cancelled = message.params.get("requestId");
@@ -94,32 +98,48 @@ impl Server {
 
     /// The answer to a request; `None` if it comes later.
     fn request(&mut self, method: &str, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
-        Ok(Some(match method {
+        let era = match Era::of(params) {
+            Ok(era) => era,
+            Err(refused) => return Ok(Some(Err(refused.into()))),
+        };
+        let answer = match method {
+            // A host that says its revision with each request has neither.
+            "initialize" | "ping" if era == Era::PerRequest => unknown_method(method),
             "initialize" => Ok(self.initialize(params)),
             "ping" => Ok(json!({})),
-            "tools/list" => Ok(json!({ "tools": schema::tools(self.answer) })),
-            "tools/call" => return self.call(id, params),
+            "server/discover" => Ok(discovered(&capabilities(), &info(), Some(&schema::instructions(self.answer)))),
+            "tools/list" => Ok(era.listed(&json!(schema::tools(self.answer)))),
+            "tools/call" => return self.call(era, id, params),
             "resources/list" => self.resources().map(Ok)?,
             "resources/templates/list" => Ok(schema::templates()),
             "resources/read" => match params["uri"].as_str().and_then(schema::session_of) {
                 Some(session) => self.resource(session)?,
-                None => Err((WRONG_PARAMS, "the URI of a log is linger://session/SESSION/log".to_owned())),
+                None => Err(Refusal::new(WRONG_PARAMS, "the URI of a log is linger://session/SESSION/log")),
             },
-            _ => Err((UNKNOWN_METHOD, format!("unknown method {method}"))),
-        }))
+            _ => unknown_method(method),
+        };
+        Ok(Some(answer.map(|result| era.complete(result))))
     }
 
     fn initialize(&mut self, params: &Value) -> Value {
-        let asked = params["protocolVersion"].as_str().unwrap_or_default();
-        let spoken = REVISIONS.iter().find(|revision| **revision == asked).unwrap_or(&REVISIONS[0]);
-        // A host with elicitation takes forms unless it says otherwise.
-        let elicitation = params.pointer("/capabilities/elicitation").and_then(Value::as_object);
-        self.forms = elicitation.is_some_and(|kinds| kinds.is_empty() || kinds.contains_key("form"));
+        self.forms = takes_forms(params);
         json!({
-            "protocolVersion": spoken,
-            "capabilities": { "tools": {}, "resources": {} },
-            "serverInfo": { "name": "linger-sessions", "title": "linger", "version": linger_protocol::VERSION },
+            "protocolVersion": agreed(params),
+            "capabilities": capabilities(),
+            "serverInfo": info(),
             "instructions": schema::instructions(self.answer),
         })
     }
+}
+
+fn capabilities() -> Value {
+    json!({ "tools": {}, "resources": {} })
+}
+
+fn info() -> Value {
+    json!({ "name": "linger-sessions", "title": "linger", "version": linger_protocol::VERSION })
+}
+
+fn unknown_method(method: &str) -> Answer {
+    Err(Refusal::new(UNKNOWN_METHOD, format!("unknown method {method}")))
 }

@@ -57,7 +57,7 @@ pub(super) fn tools(answer: bool) -> Vec<Value> {
             "session_wait",
             "Waits until a session is done or needs an answer, and returns its state, last answer and waiting questions. After the \
              timeout the session keeps working: wait again.",
-            &[session.clone(), ("timeout_s", number("Timeout; default 60.", 3600))],
+            &[session.clone(), ("timeout_s", number("Timeout; default 45: many hosts end a call after 60 s.", 3600))],
             &["session"],
             &hints(true, false),
         ),
@@ -74,7 +74,7 @@ pub(super) fn tools(answer: bool) -> Vec<Value> {
         ),
         tool(
             "session_list",
-            "Lists sessions, latest first.",
+            "Lists sessions, latest first. `note` says if this server has just started the daemon.",
             &[("directory", text("Only sessions of this directory.")), ("limit", number("Default 20.", 200))],
             &[],
             &hints(true, false),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linger_protocol::id::SessionId;
+use linger_protocol::mcp_revision::{Era, takes_forms};
 use linger_protocol::method::{QuestionAnswer, QuestionList, SessionCancel, SessionCreate, SessionList, SessionPrompt};
 use linger_protocol::permission::Mode;
 use linger_protocol::prompt::PromptContent;
@@ -13,16 +14,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::server::{Answer, MAX_WAITS, Server, WRONG_PARAMS, Wait, from_now, words};
-use super::{read, schema};
+use super::server::{Answer, MAX_WAITS, Refusal, Server, WRONG_PARAMS, Wait, WaitProgress, from_now, words};
+use super::{ask, read, schema};
 use crate::command::find::resolve;
 use crate::command::wait::settled;
 use crate::environment::{umask, working_directory};
 use crate::error::Failure;
 use crate::idempotency::key;
 
-/// Seconds that `session_wait` waits by default; `MAX_WAIT` is the limit.
-const WAIT: u64 = 60;
+/// Seconds that `session_wait` waits by default; `MAX_WAIT` is the limit. The official SDKs of MCP end a request after 60 s.
+const WAIT: u64 = 45;
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Entries and rows: the default and the limit.
@@ -119,24 +120,52 @@ impl<'a> From<&'a Info> for SessionRow<'a> {
     }
 }
 
+/// The end of a call of `session_wait`.
+enum WaitEnd {
+    /// The session is done, stuck, or the time is over.
+    Over(Value),
+    /// The host is to ask its user, and to call again.
+    Asks(Value),
+}
+
 impl Server {
     /// `tools/call`. A failure is a result that the model can read.
-    pub(super) fn call(&mut self, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
+    pub(super) fn call(&mut self, era: Era, id: &Value, params: &Value) -> Result<Option<Answer>, Failure> {
         let name = params["name"].as_str().unwrap_or_default();
         let arguments = params.get("arguments").cloned().unwrap_or_else(|| json!({}));
         let known = schema::tools(self.answer).iter().any(|tool| tool["name"] == name);
         if !known {
-            return Ok(Some(Err((WRONG_PARAMS, format!("unknown tool {name}")))));
+            return Ok(Some(Err(Refusal::new(WRONG_PARAMS, format!("unknown tool {name}")))));
         }
-        match self.tool(name, id, arguments) {
-            Ok(Some(value)) => Ok(Some(Ok(result(&value, false)))),
+        let called = if name == "session_wait" {
+            self.wait(era, id, params, arguments).map(|()| None)
+        } else {
+            self.tool(name, arguments)
+        };
+        match called {
+            Ok(Some(value)) => Ok(Some(Ok(era.complete(result(&value, false))))),
             Ok(None) => Ok(None),
             Err(failure) if failure.interrupted => Err(failure),
-            Err(failure) => Ok(Some(Ok(result(&Value::String(words(&failure)), true)))),
+            Err(failure) => Ok(Some(Ok(era.complete(result(&Value::String(words(&failure)), true))))),
         }
     }
 
-    fn tool(&mut self, name: &str, id: &Value, arguments: Value) -> Result<Option<Value>, Failure> {
+    /// Begins a wait; its answer comes later.
+    fn wait(&mut self, era: Era, id: &Value, params: &Value, arguments: Value) -> Result<(), Failure> {
+        let Waiting { session, timeout_s } = read_arguments(arguments)?;
+        if self.waits.len() >= MAX_WAITS {
+            return Err(Failure::usage(format!("{MAX_WAITS} calls of session_wait are already open")));
+        }
+        let session = resolve(&mut self.client, &session)?.session;
+        let refused = self.answered_with(params)?;
+        let forms = if era == Era::PerRequest { takes_forms(params) } else { self.forms };
+        let until = from_now(timeout_s.unwrap_or(WAIT), MAX_WAIT);
+        let progress = WaitProgress::of(params);
+        self.waits.push(Wait { id: id.clone(), session, until, refused, era, forms, progress });
+        self.check_waits()
+    }
+
+    fn tool(&mut self, name: &str, arguments: Value) -> Result<Option<Value>, Failure> {
         Ok(Some(match name {
             "session_create" => self.create(read_arguments(arguments)?)?,
             "session_prompt" => {
@@ -144,21 +173,19 @@ impl Server {
                 let session = resolve(&mut self.client, &session)?.session;
                 let (content, env) = (PromptContent::Text(prompt), self.client.brought_env());
                 let (key, session_id) = (Some(key()?), session.clone());
-                let prompt =
-                    Prompt { session: session_id, content, when, schema: None, until: None, expand: false, env, key };
+                let prompt = Prompt {
+                    session: session_id,
+                    content,
+                    when,
+                    schema: None,
+                    until: None,
+                    expand: false,
+                    awaited: true,
+                    env,
+                    key,
+                };
                 let accepted = self.ask(&SessionPrompt(prompt))?;
                 json!({ "session": session, "prompt": accepted.prompt, "seq": accepted.seq })
-            }
-            "session_wait" => {
-                let Waiting { session, timeout_s } = read_arguments(arguments)?;
-                if self.waits.len() >= MAX_WAITS {
-                    return Err(Failure::usage(format!("{MAX_WAITS} calls of session_wait are already open")));
-                }
-                let session = resolve(&mut self.client, &session)?.session;
-                let until = from_now(timeout_s.unwrap_or(WAIT), MAX_WAIT);
-                self.waits.push(Wait { id: id.clone(), session, until, refused: false });
-                self.check_waits()?;
-                return Ok(None);
             }
             "session_read" => {
                 let Reading { session, after, limit } = read_arguments(arguments)?;
@@ -170,7 +197,12 @@ impl Server {
             "session_list" => {
                 let Listing { directory, limit } = read_arguments(arguments)?;
                 let limit = limit.unwrap_or(ROWS[0]).min(ROWS[1]);
-                json!({ "sessions": self.rows(directory, limit)?.iter().map(SessionRow::from).collect::<Vec<_>>() })
+                let rows = self.rows(directory, limit)?;
+                let mut listed = json!({ "sessions": rows.iter().map(SessionRow::from).collect::<Vec<_>>() });
+                if let (Some(note), Some(fields)) = (self.started_note(), listed.as_object_mut()) {
+                    fields.insert("note".to_owned(), note.into());
+                }
+                listed
             }
             "session_cancel" => {
                 let SessionOnly { session } = read_arguments(arguments)?;
@@ -199,10 +231,10 @@ impl Server {
             Some(directory) => directory,
             None => working_directory()?,
         };
-        let env = self.client.session_env();
+        let (env, login_env) = (self.client.session_env(), self.client.lacks_env());
         let (umask, key) = (Some(umask()), Some(key()?));
-        let made =
-            self.ask(&SessionCreate(Create { cwd, model, mode, agent, name, env, umask, key, ..Create::default() }))?;
+        let create = Create { cwd, model, mode, agent, name, env, login_env, umask, key, ..Create::default() };
+        let made = self.ask(&SessionCreate(create))?;
         Ok(json!(made))
     }
 
@@ -212,46 +244,74 @@ impl Server {
 
     /// Checks every open wait: it may be over, or its session may have a new question.
     pub(super) fn check_waits(&mut self) -> Result<(), Failure> {
-        for wait in std::mem::take(&mut self.waits) {
-            match self.outcome(&wait) {
-                Ok(Some(value)) => self.respond(&wait.id, Ok(result(&value, false)))?,
+        for mut wait in std::mem::take(&mut self.waits) {
+            let era = wait.era;
+            match self.outcome(&mut wait) {
+                Ok(Some(WaitEnd::Over(value))) => self.respond(&wait.id, Ok(era.complete(result(&value, false))))?,
+                Ok(Some(WaitEnd::Asks(wanted))) => self.respond(&wait.id, Ok(wanted))?,
                 Ok(None) => self.waits.push(wait),
                 Err(failure) if failure.interrupted => return Err(failure),
-                Err(failure) => self.respond(&wait.id, Ok(result(&Value::String(words(&failure)), true)))?,
+                Err(failure) => {
+                    let text = Value::String(words(&failure));
+                    self.respond(&wait.id, Ok(era.complete(result(&text, true))))?;
+                }
             }
         }
         Ok(())
     }
 
     /// The result of a wait; `None` while it continues.
-    fn outcome(&mut self, wait: &Wait) -> Result<Option<Value>, Failure> {
+    fn outcome(&mut self, wait: &mut Wait) -> Result<Option<WaitEnd>, Failure> {
         // Questions first: the row read afterwards then includes them.
         let questions = self.pending(&wait.session)?;
         let info = self.client.session_info(&wait.session)?;
         let done = settled(&info);
-        let is_over = Instant::now() >= wait.until;
+        let now = Instant::now();
+        let is_over = now >= wait.until;
         let mut asked = false;
-        if !self.answer && self.forms && self.client.may_answer() && !wait.refused && !is_over {
-            for question in &questions {
+        if !self.answer && wait.forms && self.client.may_answer() && !wait.refused && !is_over {
+            if wait.era == Era::PerRequest
+                && let Some(wanted) = ask::input_required(&questions)
+            {
+                return Ok(Some(WaitEnd::Asks(wanted)));
+            }
+            for question in questions.iter().filter(|_| wait.era == Era::Handshake) {
                 asked |= self.put(question)?;
             }
         }
         let stuck = info.state == State::Offered || (!questions.is_empty() && !asked);
         if done.is_none() && !stuck && !is_over || asked && !is_over {
+            let progress = wait.progress.as_mut().and_then(|it| it.next(info.state, questions.len(), now));
+            if let Some(notification) = progress {
+                self.send(&notification)?;
+            }
             return Ok(None);
         }
         let answer = match done {
             Some(_) => read::answer(&info.session, &info.turn_cursor)?,
             None => None,
         };
-        Ok(Some(json!({
+        Ok(Some(WaitEnd::Over(json!({
             "session": info.session,
             "state": info.state,
             "stop_reason": done,
             "timed_out": is_over && done.is_none() && !stuck,
             "answer": answer,
             "questions": questions,
-        })))
+        }))))
+    }
+
+    /// Which daemon the sessions are of, if this server had to start it: a host may give its servers another environment than the
+    /// user's shell has.
+    fn started_note(&self) -> Option<String> {
+        let places = &self.client.places;
+        self.client.started.then(|| {
+            format!(
+                "this server started a daemon, whose state directory is {}; if your sessions are elsewhere, give this server \
+                 your XDG_STATE_HOME, XDG_DATA_HOME and XDG_CONFIG_HOME, or LINGER_SOCKET, in the host's `env` for it",
+                places.state.display()
+            )
+        })
     }
 
     /// The waiting questions of a session and its children.
@@ -274,7 +334,7 @@ impl Server {
         let info = match resolve(&mut self.client, session) {
             Ok(info) => info,
             Err(failure) if failure.interrupted => return Err(failure),
-            Err(failure) => return Ok(Err((WRONG_PARAMS, words(&failure)))),
+            Err(failure) => return Ok(Err(Refusal::new(WRONG_PARAMS, words(&failure)))),
         };
         let text = read::text(&read::entries(&info.session, None, 0, LOG_ENTRIES)?);
         let content = json!({ "uri": schema::log_of(info.session.as_str()), "mimeType": "text/plain", "text": text });

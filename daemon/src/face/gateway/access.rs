@@ -24,6 +24,8 @@ const TOKEN_LENGTH: usize = 43;
 pub(super) struct Hosts {
     /// Names of this machine, with the port, as in `Host`.
     own: Vec<String>,
+    /// Whether it listens on a Unix socket: then a forwarded port leads to it under a name of the other machine's own.
+    is_unix: bool,
     /// The authority of `public_url`, and the URL.
     public: Option<(String, String)>,
     /// Other pages that may send requests with a token.
@@ -75,7 +77,7 @@ impl Hosts {
         };
         let authority = |url: &String| url.split("://").nth(1).unwrap_or_default().to_owned();
         let public = options.public_url.as_ref().map(|url| (authority(url), url.clone()));
-        Self { own, public, origins: options.origins.clone() }
+        Self { own, is_unix: address.starts_with("unix:"), public, origins: options.origins.clone() }
     }
 
     /// How browsers reach it; absent for a Unix socket without `public_url`.
@@ -94,10 +96,11 @@ impl Hosts {
         let headers = request.headers();
         let host = single(headers, &HOST).map_err(|()| Failure::bad_request("a request has one Host"))?;
         let host = host.unwrap_or_default().to_ascii_lowercase();
-        let is_public = self.public.as_ref().is_some_and(|(authority, _)| *authority == host);
+        let is_own = self.own.contains(&host) || (self.is_unix && is_loopback(&host));
+        let is_public = !is_own && self.public.as_ref().is_some_and(|(authority, _)| *authority == host);
         // A request line may name a host too.
         let named = request.uri().authority().map(|named| named.as_str().to_ascii_lowercase());
-        if named.is_some_and(|named| named != host) || !(is_public || self.own.contains(&host)) {
+        if named.is_some_and(|named| named != host) || !(is_public || is_own) {
             let failure = Failure::new(StatusCode::FORBIDDEN, "wrong_host", "this is not the gateway's name");
             return Err(failure.hint("use the address that `linger gateway status` prints, or set gateway.public_url"));
         }
@@ -118,6 +121,15 @@ impl Hosts {
                 .hint("gateway.origins lists those that may"))
         }
     }
+}
+
+/// Whether a host is a name of the machine itself that needs no resolver: no other site has one.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => host,
+    };
+    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
 /// The value of a header that a request has once at most.
@@ -199,6 +211,23 @@ mod tests {
         let absolute =
             Request::builder().uri("http://evil.example/").header("host", "127.0.0.1:4000").body(()).unwrap();
         assert!(hosts.check(&absolute).is_err());
+    }
+
+    #[test]
+    fn a_unix_socket_is_reached_by_any_forwarded_port_of_this_machine_and_by_no_other_name() {
+        let options = GatewayOptions::parse(&["--public-url=http://localhost:8080".to_owned()]).unwrap();
+        let hosts = Hosts::new("unix:/run/gateway.sock", &options);
+        let check = |host: &str, origin: &str| {
+            let request = request(&[("host", host), ("origin", origin)]);
+            hosts.check(&request).map(|entry| entry.is_public).ok()
+        };
+        for host in ["localhost:8080", "localhost", "127.0.0.1:9", "[::1]:443"] {
+            assert_eq!(check(host, &format!("http://{host}")), Some(false), "{host}");
+            assert_eq!(check(host, "http://localhost:3000"), None, "another page of that machine: {host}");
+        }
+        for host in ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil:8080", "localhost:x", "::1", ""] {
+            assert_eq!(check(host, "http://localhost:8080"), None, "{host}");
+        }
     }
 
     #[test]

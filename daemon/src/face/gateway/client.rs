@@ -17,6 +17,9 @@ use crate::sys::task;
 /// The header of proxies with the address of the client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
+/// The headers that show a proxy, whatever name of the gateway it uses.
+const OF_PROXIES: [&str; 4] = [FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
+
 /// One connection of a client.
 pub(super) struct Connection {
     pub(super) gateway: Arc<Gateway>,
@@ -81,11 +84,12 @@ impl Connection {
     }
 
     /// The process at the other end, as far as it is known. Behind a proxy it is the proxy, unless the request may come from this
-    /// machine: then it could be anyone's here.
+    /// machine: then it could be any process here.
     pub(super) async fn peer(&self, entry: &Entry, headers: &HeaderMap) -> Peer {
         let forwarded = headers.get_all(FORWARDED_FOR).iter().next_back().and_then(|value| value.to_str().ok());
-        if entry.is_public && is_from_here(forwarded) {
-            return Peer::default();
+        let is_proxied = entry.is_public || OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+        if is_proxied && is_from_here(forwarded) {
+            return Peer::Hidden;
         }
         let ends = self.ends;
         if let Some(found) = self.found.get() {

@@ -8,12 +8,13 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `options`, `state` | the command line; the lock, and the file that says where it listens |
+//! | `options`, `state` | the command line; the lock |
 //! | `server`, `stream`, `log` | connections and their bounds; one socket with its time-out; the access log |
 //! | `access`, `peer` | Host, Origin, tokens; the process at the other end |
 //! | `client`, `shared` | a caller with its token and its connections; what all requests share |
 //! | `route`, `reply`, `body` | the routing table; responses; what a request sends |
-//! | `wire` | a connection to the daemon |
+//! | `reach`, `wire` | the way to the daemon, proven to be it; a connection to it |
+//! | `registration` | tells the daemon where the gateway listens |
 //! | `login`, `rpc`, `events`, `artifact`, `blob`, `page` | the routes outside of `/v1` |
 //! | `openai` | the routes of `/v1` |
 
@@ -29,6 +30,8 @@ mod openai;
 mod options;
 mod page;
 mod peer;
+mod reach;
+mod registration;
 mod reply;
 mod route;
 mod rpc;
@@ -38,6 +41,7 @@ mod state;
 mod stream;
 mod wire;
 
+use std::future::pending;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,6 +55,8 @@ use crate::sys::{memory, terminal};
 use access::Hosts;
 use log::AccessLog;
 use options::GatewayOptions;
+use reach::Daemon;
+use registration::Registration;
 use server::Listener;
 use shared::Gateway;
 use state::Lock;
@@ -80,7 +86,7 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let options = GatewayOptions::parse(arguments)?;
     let places = Places::of_user()?;
     private_directory(&places.state)?;
-    let Some(lock) = Lock::take(&places)? else {
+    let Some(_lock) = Lock::take(&places)? else {
         println!("running");
         return Ok(ExitCode::SUCCESS);
     };
@@ -92,14 +98,16 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let served = runtime.block_on(async {
         let listener = Listener::open(&options.listen).await?;
         let hosts = Hosts::new(&listener.address, &options);
-        lock.announce(&listener.address, hosts.url())?;
         let gateway = Arc::new(Gateway {
             log: AccessLog::new(places.gateway_log()),
-            places,
+            daemon: Daemon::new(places),
             hosts,
+            models: options.models,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             idle: Arc::new(Semaphore::new(MAX_IDLE)),
         });
+        let registration = Registration::begin(&gateway, &listener.address).await;
+        let registration = registration.map_err(|failure| anyhow::anyhow!(failure.message))?;
         let mut stdout = std::io::stdout();
         writeln!(stdout, "ready").and_then(|()| stdout.flush()).context("cannot write standard output")?;
         if options.background {
@@ -108,13 +116,13 @@ fn run(arguments: &[String]) -> anyhow::Result<ExitCode> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {
             () = server::serve(&gateway, &listener, options.max_connections) => {}
+            () = async { registration.keep().await; pending().await } => {}
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
         listener.close();
         anyhow::Ok(())
     });
-    lock.clear();
     // What a request still reads on another thread must not keep it.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)

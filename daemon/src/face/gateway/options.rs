@@ -1,5 +1,6 @@
 //! The command line of the gateway; `linger gateway` makes it of `[gateway]` in the configuration in force.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use linger_protocol::gateway::{Listen, origin};
@@ -16,6 +17,8 @@ pub(super) struct GatewayOptions {
     /// Other pages that may use it with a token, as browsers write an origin.
     pub(super) origins: Vec<String>,
     pub(super) max_connections: usize,
+    /// Models by the other names that requests may have for them.
+    pub(super) models: BTreeMap<String, String>,
     /// Whether it leaves the terminal.
     pub(super) background: bool,
 }
@@ -27,6 +30,7 @@ impl GatewayOptions {
             public_url: None,
             origins: Vec::new(),
             max_connections: MAX_CONNECTIONS,
+            models: BTreeMap::new(),
             background: false,
         };
         let mut words = arguments.iter();
@@ -44,6 +48,11 @@ impl GatewayOptions {
                 "--listen" => options.listen = value.parse().map_err(wrong)?,
                 "--public-url" => options.public_url = Some(origin(&value).map_err(wrong)?),
                 "--origin" => options.origins.push(origin(&value).map_err(wrong)?),
+                "--model" => {
+                    let (alias, model) =
+                        value.split_once('=').ok_or_else(|| wrong(format!("'{value}' is no alias")))?;
+                    options.models.insert(alias.to_owned(), model.to_owned());
+                }
                 "--max-connections" => {
                     let most = value.parse().ok().filter(|most| *most > 0);
                     options.max_connections =
@@ -72,7 +81,13 @@ mod tests {
         let options = options.unwrap();
         assert_eq!((options.listen, options.background), (Listen::Tcp("[::1]:80".parse().unwrap()), true));
         assert_eq!((options.public_url.as_deref(), options.origins.len()), (Some("https://b"), 2));
+        let aliases = parse("--model=gpt-4o=openai/gpt-5 --model m=demo|read").unwrap().models;
+        assert_eq!(
+            aliases.into_iter().map(|(alias, model)| alias + "=" + &model).collect::<Vec<_>>(),
+            ["gpt-4o=openai/gpt-5", "m=demo|read"]
+        );
         for (words, why) in [
+            ("--model x", "'x' is no alias"),
             ("--listen", "--listen: '' is no address"),
             ("--max-connections 0", "no number of connections"),
             ("--x 1", "unknown argument '--x'"),

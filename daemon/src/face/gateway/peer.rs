@@ -1,8 +1,10 @@
 //! The process at the other end of a connection: for the daemon, which lets no process of its own answer a question or widen what
 //! may happen, whatever token that has found.
 //!
-//! On loopback the system tells it by the socket: `/proc/net/tcp` has the number of the client's socket, and one process has a
-//! descriptor of that number. A Unix socket knows its peer. What cannot be told is unknown, and may then do less.
+//! On loopback the system tells it by the socket: `/proc/net/tcp` has the number and the user of the client's socket, and one process
+//! has a descriptor of that number. A Unix socket knows its peer.
+//! A process of this user can hide its descriptors (`PR_SET_DUMPABLE`), pass the socket on while it is looked for, or close it early.
+//! So one that is not found counts as one of the daemon's own. Only what the system shows to be another user's is told apart.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -17,38 +19,68 @@ const MAX_LIST: usize = 64 << 20;
 /// How often the processes are read, at most, until one of them is found.
 const LOOKS: usize = 3;
 
-/// A process, or none that is known.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Peer(Option<(u32, u64)>);
+pub(super) enum Peer {
+    /// Its id and its start.
+    Process(u32, u64),
+    /// One of this user's, another than the gateway's own.
+    OtherUser(u32),
+    /// Not found: it may be one that the daemon started.
+    #[default]
+    Hidden,
+}
 
 /// Addresses or credentials that identify the other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ends {
     /// The client's address and ours.
     Tcp(SocketAddr, SocketAddr),
-    /// The client's process.
-    Unix(Option<u32>),
+    /// The client's process and its start.
+    Unix(Option<(u32, u64)>),
 }
 
 impl Peer {
     /// Finds it; reads all processes' descriptors, which takes some milliseconds.
     pub(super) fn find(ends: Ends) -> Self {
-        let pid = match ends {
-            Ends::Tcp(client, own) => socket(client, own).and_then(holder),
-            Ends::Unix(pid) => pid,
-        };
-        Self(pid.and_then(|pid| Some((pid, peer::started(pid)?))))
+        let process = |pid: Option<u32>| pid.and_then(|pid| Some(Self::Process(pid, peer::started(pid)?)));
+        match ends {
+            Ends::Unix(process) => process.map_or(Self::Hidden, |(pid, began)| Self::Process(pid, began)),
+            Ends::Tcp(client, own) => {
+                let Some(found) = socket(client, own) else { return Self::Hidden };
+                process(holder(found.inode)).unwrap_or_else(|| Self::without_process(found.user))
+            }
+        }
+    }
+
+    /// The holder of a socket of this user's that is in no list of descriptors.
+    fn without_process(user: u32) -> Self {
+        if user == rustix::process::geteuid().as_raw() { Self::Hidden } else { Self::OtherUser(user) }
     }
 
     /// The process, if it is still the same.
     pub(super) fn pid(self) -> Option<u32> {
-        self.0.filter(|(pid, began)| peer::started(*pid) == Some(*began)).map(|(pid, _)| pid)
+        match self {
+            Self::Process(pid, began) => Some(pid).filter(|pid| peer::started(*pid) == Some(began)),
+            Self::OtherUser(_) | Self::Hidden => None,
+        }
     }
 
     /// As `daemon/hello` takes it.
     pub(super) fn behind(self) -> Value {
-        self.pid().map_or_else(|| json!({}), |pid| json!({ "pid": pid }))
+        match (self, self.pid()) {
+            (_, Some(pid)) => json!({ "pid": pid }),
+            (Self::OtherUser(user), None) => json!({ "user": user }),
+            (Self::Process(..) | Self::Hidden, None) => json!({}),
+        }
     }
+}
+
+/// A client's socket in the system's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClientSocket {
+    inode: u64,
+    user: u32,
 }
 
 /// Whether a request that came through a proxy comes from this machine, or may: any of its processes can use the proxy too. The last
@@ -60,21 +92,27 @@ pub(super) fn is_from_here(forwarded: Option<&str>) -> bool {
     address.is_loopback() || address.is_unspecified() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// The number of the client's socket.
-fn socket(client: SocketAddr, own: SocketAddr) -> Option<u64> {
+/// The client's socket; none if it is closed.
+fn socket(client: SocketAddr, own: SocketAddr) -> Option<ClientSocket> {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|list| {
         let text = std::fs::read(list).ok().filter(|text| text.len() <= MAX_LIST)?;
         find(std::str::from_utf8(&text).ok()?, client, own)
     })
 }
 
-/// The inode of the socket with these two ends, in a list as proc_pid_net(5) has it:
-/// `0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000  0 12345 …`.
-fn find(list: &str, client: SocketAddr, own: SocketAddr) -> Option<u64> {
+/// The socket with these two ends, in a list as proc_pid_net(5) has it:
+/// `0: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000  0 12345 …`. One that its process has closed has
+/// the inode 0 and no user of its own.
+fn find(list: &str, client: SocketAddr, own: SocketAddr) -> Option<ClientSocket> {
     list.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let is_it = address(words.next()?)? == canonical(client) && address(words.next()?)? == canonical(own);
-        is_it.then(|| words.nth(6)?.parse().ok())?.filter(|inode| *inode != 0)
+        if !is_it {
+            return None;
+        }
+        let user = words.nth(4)?.parse().ok()?;
+        let inode = words.nth(1)?.parse().ok().filter(|inode| *inode != 0)?;
+        Some(ClientSocket { inode, user })
     })
 }
 
@@ -135,11 +173,14 @@ mod tests {
                   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 22 1 0\n   \
                   2: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 33 1 0\n";
         let (client, own) = ("127.0.0.1:50000".parse().unwrap(), "127.0.0.1:8080".parse().unwrap());
-        assert_eq!((find(v4, client, own), find(v4, own, client)), (Some(33), Some(22)));
+        let found = |inode, user| Some(ClientSocket { inode, user });
+        assert_eq!((find(v4, client, own), find(v4, own, client)), (found(33, 1000), found(22, 1000)));
+        let closed = v4.replace("1000        0 33", "   0        0 0");
+        assert_eq!(find(&closed, client, own), None, "a closed socket shows neither its process nor its user");
         let v6 = "head\n 0: 0000000000000000FFFF00000100007F:C350 0000000000000000FFFF00000100007F:1F90 01 0:0 0:0 0 1000 0 44 1\n \
                   1: 00000000000000000000000001000000:C350 00000000000000000000000001000000:1F90 01 0:0 0:0 0 1000 0 55 1\n";
-        assert_eq!(find(v6, client, own), Some(44), "an IPv4 address in the other list");
-        assert_eq!(find(v6, "[::1]:50000".parse().unwrap(), "[::1]:8080".parse().unwrap()), Some(55));
+        assert_eq!(find(v6, client, own), found(44, 1000), "an IPv4 address in the other list");
+        assert_eq!(find(v6, "[::1]:50000".parse().unwrap(), "[::1]:8080".parse().unwrap()), found(55, 1000));
         assert_eq!(find("head\nnonsense\n1: x y\n", client, own), None);
     }
 

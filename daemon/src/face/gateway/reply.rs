@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use linger_protocol::RpcError;
 use linger_protocol::error::Code;
@@ -72,11 +73,13 @@ pub(super) struct Failure {
     /// One line for people.
     pub(super) message: String,
     pub(super) hint: Option<String>,
+    /// How long to wait before the next request.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
-        Self { status, code: code.to_owned(), message: message.into(), hint: None }
+        Self { status, code: code.to_owned(), message: message.into(), hint: None, retry_after: None }
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
@@ -115,6 +118,10 @@ impl Failure {
         if self.status == StatusCode::UNAUTHORIZED {
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"linger\""));
         }
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
         reply
     }
 }
@@ -148,6 +155,7 @@ impl From<RpcError> for Failure {
                 | Code::Idle
                 | Code::Binned
                 | Code::FileChanged
+                | Code::Uncertain
                 | Code::NotAttached,
             ) => StatusCode::CONFLICT,
             Some(Code::TooMuch) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -166,7 +174,7 @@ impl From<RpcError> for Failure {
         };
         let known = Code::ALL.iter().find(|(_, number, _)| *number == error.code).map(|(_, _, name)| snake(name));
         let code = known.unwrap_or_else(|| "bad_request".to_owned());
-        Self { status, code, hint: error.get_hint().map(str::to_owned), message: error.message }
+        Self { status, code, hint: error.get_hint().map(str::to_owned), message: error.message, retry_after: None }
     }
 }
 

@@ -44,7 +44,10 @@ pub(super) async fn answer(connection: &Connection, request: Request<Incoming>) 
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(&origin).ok()) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("x-linger-session"));
+        headers.insert(
+            ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static("x-linger-session, x-linger-warning, retry-after"),
+        );
         headers.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
         headers.insert(VARY, HeaderValue::from_static("origin"));
     }

@@ -55,7 +55,7 @@ pub(super) async fn call(client: &mut Client, body: hyper::body::Incoming) -> Re
     let answer = match answered {
         Ok(result) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{}}}", result.get()),
         Err(Trouble::Refused(error)) => {
-            let error = serde_json::to_string(&error).unwrap_or_default();
+            let error = json!(error);
             format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}")
         }
         Err(lost @ (Trouble::Unsent | Trouble::Lost)) => return Err(lost.into()),

@@ -1,6 +1,7 @@
 //! Connections of clients: where they come in, how many there may be, and how long one may take to send a request.
 
 use std::convert::Infallible;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use linger_protocol::gateway::Listen;
 use linger_protocol::place::check_socket;
+use linger_protocol::transport;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UnixListener};
@@ -24,7 +26,7 @@ use super::route;
 use super::shared::Gateway;
 use super::stream::{Socket, Timed};
 
-use crate::sys::task;
+use crate::sys::{peer, task};
 
 /// How long a client may take for the head of a request, also for the next one on its connection: browsers open another.
 const HEAD: Duration = Duration::from_secs(10);
@@ -91,7 +93,10 @@ impl Listener {
             ListenerSocket::Unix(listener, _) => {
                 let (socket, _) = listener.accept().await?;
                 let pid = socket.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
-                Ok((Socket::Unix(socket), Ends::Unix(pid)))
+                let process = pid.and_then(|pid| Some((pid, peer::started(pid)?)));
+                // Looked at last: until now, then, the number was its own.
+                let process = process.filter(|_| transport::peer::is_alive(socket.as_fd()) != Some(false));
+                Ok((Socket::Unix(socket), Ends::Unix(process)))
             }
         }
     }

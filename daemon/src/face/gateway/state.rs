@@ -1,20 +1,15 @@
-//! One gateway per user: a lock file in the state directory, which says while a gateway runs where it listens.
+//! One gateway per user: a lock file in the state directory. The file has no content, as any process of the user could write it:
+//! where the gateway listens it tells the daemon ([`super::registration`]).
 //!
 //! The system releases the lock however the gateway ends. The file stays.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-
 use std::time::Duration;
 
 use anyhow::Context as _;
-use linger_protocol::VERSION;
-use linger_protocol::gateway::Running;
 use linger_protocol::place::Places;
 use rustix::fs::OFlags;
-
-use crate::sys::clock;
 
 /// How often the lock is tried, and the pause between. Nothing tells when a lock that another process has for an instant is free but a
 /// wait without an end, which would hang a second gateway for as long as the first one runs.
@@ -22,7 +17,9 @@ const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The lock; dropping it releases it.
-pub(super) struct Lock(File);
+pub(super) struct Lock {
+    _file: File,
+}
 
 impl Lock {
     /// Takes the lock; `None` if a gateway runs.
@@ -40,7 +37,7 @@ impl Lock {
         let file = file.with_context(|| format!("{} cannot be opened", path.display()))?;
         for _ in 0..TRIES {
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Self(file))),
+                Ok(()) => return Ok(Some(Self { _file: file })),
                 // A client that looks whether one runs has the lock for an instant.
                 Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
                 Err(TryLockError::Error(error)) => {
@@ -49,25 +46,5 @@ impl Lock {
             }
         }
         Ok(None)
-    }
-
-    /// Says where it listens.
-    pub(super) fn announce(&self, listen: &str, url: Option<String>) -> anyhow::Result<()> {
-        let (pid, version, started_at) = (std::process::id(), VERSION.to_owned(), clock::now());
-        let running = Running { pid, listen: listen.to_owned(), url, version, started_at };
-        self.write(&serde_json::to_string(&running)?).context("the lock's file cannot be written")
-    }
-
-    /// Says that it has ended.
-    pub(super) fn clear(&self) {
-        // A reader checks the lock first.
-        let _stale = self.write("");
-    }
-
-    fn write(&self, text: &str) -> std::io::Result<()> {
-        let mut file = &self.0;
-        file.rewind()?;
-        file.set_len(0)?;
-        file.write_all(text.as_bytes())
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! Each request has one of its own, with its token: the daemon closes those of a token that is revoked, and a stream that its client
 //! does not read stops reading here, so that the daemon holds a position. `POST /rpc` leaves its own to the next request of its client.
+//! Nothing is sent before the daemon is proven to listen ([`super::reach`]).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use linger_protocol::gateway::RunningGateway;
+use linger_protocol::listener::Proof;
 use linger_protocol::transport::MAX_EVENT;
 use linger_protocol::transport::line::{Decoder, Frame, Framing, encode};
 use linger_protocol::{PROTOCOL, RpcError};
@@ -17,22 +20,22 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use super::access::Token;
 use super::peer::Peer;
+use super::reach::Daemon;
 use super::reply::Failure;
 use super::shared::Gateway;
 
-/// How long the daemon may be away: its keeper starts it again within a second.
-const AWAY: Duration = Duration::from_secs(3);
-
-/// The pause between two tries to connect, at most [`AWAY`] long in all: a socket that a daemon has yet to bind announces nothing, and
-/// watching its directory would take a descriptor for each request.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The gateway's name for other clients, where no token gives one.
+const NAME: &str = "gateway";
 
 /// How long the daemon may take to answer a hello.
 const HELLO: Duration = Duration::from_secs(30);
+
+/// How long a daemon may take to start behind a socket of a service manager.
+const ACTIVATION: Duration = Duration::from_secs(10);
 
 /// How much is read at once, in bytes.
 const CHUNK: usize = 4 << 10;
@@ -88,17 +91,46 @@ struct DaemonMessage<'a> {
 impl Wire {
     /// Connects with a token, for a process.
     pub(super) async fn open(gateway: &Gateway, token: Option<&Token>, peer: Peer) -> Result<Self, Failure> {
-        let (read, write) = dial(gateway).await?.into_split();
-        let (decoder, notices, welcome) = (Decoder::new(MAX_EVENT), VecDeque::new(), Value::Null);
-        let mut wire = Self { read, write, decoder, notices, last: 0, welcome };
-        let mut hello = json!({ "client": "gateway", "protocol": PROTOCOL, "behind": peer.behind() });
+        let stream = gateway.daemon.connect().await?;
+        let mut hello = json!({ "client": NAME, "protocol": PROTOCOL, "behind": peer.behind() });
         if let (Some(token), Some(fields)) = (token, hello.as_object_mut()) {
             fields.insert("token".to_owned(), token.reveal().into());
+        }
+        Self::greet(&gateway.daemon, stream, hello).await
+    }
+
+    /// Tells the daemon, if there is one, where this gateway listens; it knows that for as long as the connection lasts.
+    pub(super) async fn register(daemon: &Daemon, running: &RunningGateway) -> Result<Self, Failure> {
+        let stream = daemon.connect_now().await?;
+        let hello = json!({ "client": NAME, "protocol": PROTOCOL, "gateway": running });
+        Self::greet(daemon, stream, hello).await
+    }
+
+    /// Says hello to the daemon, once it is proven to listen.
+    async fn greet(daemon: &Daemon, stream: UnixStream, hello: Value) -> Result<Self, Failure> {
+        let mut proof = daemon.prove(&stream);
+        let is_activated = proof != Proof::Daemon && Daemon::is_activated(&stream);
+        let mut wire = Self::over(stream);
+        if is_activated {
+            let started = wire.ask("daemon/hello", json!({ "client": NAME, "protocol": PROTOCOL }));
+            timeout(ACTIVATION, started).await.map_err(|_| Failure::unavailable("the daemon does not start"))??;
+            let stream = daemon.connect().await?;
+            proof = daemon.prove(&stream);
+            wire = Self::over(stream);
+        }
+        if proof != Proof::Daemon {
+            return Err(daemon.unproven(proof));
         }
         let welcome = timeout(HELLO, wire.ask("daemon/hello", hello)).await;
         let welcome = welcome.map_err(|_| Failure::unavailable("the daemon does not answer"))??;
         wire.welcome = serde_json::from_str(welcome.get()).unwrap_or_default();
         Ok(wire)
+    }
+
+    fn over(stream: UnixStream) -> Self {
+        let (read, write) = stream.into_split();
+        let (decoder, notices) = (Decoder::new(MAX_EVENT), VecDeque::new());
+        Self { read, write, decoder, notices, last: 0, welcome: Value::Null }
     }
 
     /// Whether the daemon has sent nothing since the last answer, and has not closed it.
@@ -179,21 +211,6 @@ impl Wire {
                 Ok(())
             }
             Ok(_) | Err(_) => Err(Trouble::Lost),
-        }
-    }
-}
-
-/// Connects; waits for a daemon that is starting again.
-async fn dial(gateway: &Gateway) -> Result<UnixStream, Failure> {
-    let until = Instant::now() + AWAY;
-    loop {
-        match UnixStream::connect(&gateway.places.socket).await {
-            Ok(stream) => return Ok(stream),
-            Err(_) if Instant::now() < until => sleep(PAUSE).await,
-            Err(error) => {
-                let failure = Failure::unavailable(format!("the daemon cannot be reached: {error}"));
-                return Err(failure.hint("`linger daemon start` starts it"));
-            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The conversation with the host: a line of JSON each way.
 //!
-//! Source: MCP 2025-11-25 (handshake) and 2026-07-28 (each request says its version; `server/discover`; a result may want input).
-//! A host of either era is served on the same pipe. One task reads, one writes, and one runs each call; a call that is cancelled
+//! A host of either era of the protocol is served on the same pipe (`linger_protocol::mcp_revision`). One task reads, one writes, and one runs each call; a call that is cancelled
 //! is dropped, which ends what it started.
 
 use std::collections::HashMap;
@@ -10,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use linger_protocol::mcp_revision::{Era, RefusedRevision, agreed, discovered, takes_forms};
 use linger_protocol::transport::both::Message;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -21,19 +21,6 @@ use tokio_util::sync::CancellationToken;
 use super::calls::{Calls, Permission, Prepared, refused};
 use crate::mcp::{MAX_MESSAGE, next_line};
 use crate::sys::task;
-
-/// The revisions that begin with a handshake, the newest first.
-const HANDSHAKE: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-
-/// The revision in which each request says its own.
-const PER_REQUEST: &str = "2026-07-28";
-
-/// The keys of `_meta` that a request of [`PER_REQUEST`] has.
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
-
-/// Where a server says what it is.
-const INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Messages that wait for the host to read them; beyond that calls wait.
 const QUEUE: usize = 64;
@@ -47,16 +34,13 @@ const MAX_CALLS: usize = 32;
 /// How long calls may take once the host has closed our input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// How long the list of tools may be kept, in milliseconds: it never changes.
-const LIST_TTL_MS: u64 = 3_600_000;
-
 /// The name of the only input that a call may want.
 const PERMISSION: &str = "permission";
 
-/// The words that a person can choose.
-const ALLOW: &str = "allow";
-const ALWAYS: &str = "allow until the server ends";
-const DENY: &str = "deny";
+/// The answers that a person can choose, as everywhere in linger. The session is this server's life.
+const ALLOW: &str = "allow_once";
+const ALWAYS: &str = "allow_session";
+const DENY: &str = "reject_once";
 
 /// One host; all clones are one.
 #[derive(Clone)]
@@ -84,6 +68,12 @@ struct Failed {
     code: i64,
     message: String,
     data: Option<Value>,
+}
+
+impl From<RefusedRevision> for Failed {
+    fn from(RefusedRevision { code, message, data }: RefusedRevision) -> Self {
+        Self { code, message, data }
+    }
 }
 
 impl Failed {
@@ -178,35 +168,19 @@ impl Host {
     fn request(&self, method: &str, params: &Value) -> Result<Value, Failed> {
         let capabilities = json!({ "tools": {} });
         let info = json!({ "name": "linger", "version": linger_protocol::VERSION });
-        let era = era(params)?;
+        let era = Era::of(params)?;
         match method {
             // A host that says its version with each request has neither.
             "initialize" | "ping" if era == Era::PerRequest => {
                 Err(Failed::new(-32601, format!("there is no method {method}")))
             }
             "initialize" => {
-                let wanted = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-                let version = HANDSHAKE.iter().find(|known| **known == wanted).unwrap_or(&HANDSHAKE[0]);
-                self.state().can_ask = can_ask(params.get("capabilities"));
-                Ok(json!({ "protocolVersion": version, "capabilities": capabilities, "serverInfo": info }))
+                self.state().can_ask = takes_forms(params);
+                Ok(json!({ "protocolVersion": agreed(params), "capabilities": capabilities, "serverInfo": info }))
             }
             "ping" => Ok(json!({})),
-            "server/discover" => {
-                let versions: Vec<&str> = std::iter::once(PER_REQUEST).chain(HANDSHAKE).collect();
-                let meta = json!({ INFO_KEY: info });
-                Ok(
-                    json!({ "supportedVersions": versions, "capabilities": capabilities, "serverInfo": info, "_meta": meta,
-                    "ttlMs": LIST_TTL_MS, "cacheScope": "public", "resultType": "complete" }),
-                )
-            }
-            "tools/list" => {
-                let mut listed = Map::from_iter([("tools".to_owned(), self.tools())]);
-                if era == Era::PerRequest {
-                    listed.insert("ttlMs".to_owned(), LIST_TTL_MS.into());
-                    listed.insert("cacheScope".to_owned(), "public".into());
-                }
-                Ok(era.complete(Value::Object(listed)))
-            }
+            "server/discover" => Ok(discovered(&capabilities, &info, None)),
+            "tools/list" => Ok(era.listed(&self.tools())),
             _ => Err(Failed::new(-32601, format!("there is no method {method}"))),
         }
     }
@@ -222,7 +196,7 @@ impl Host {
 
     /// Calls a tool.
     async fn call(&self, params: &Value) -> Result<Value, Failed> {
-        let era = era(params)?;
+        let era = Era::of(params)?;
         let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
         if self.0.calls.tools.get(name).is_none() {
             let known = self.0.calls.tools.find(name).err().map(|unknown| unknown.0);
@@ -237,11 +211,14 @@ impl Host {
             Permission::Given => {}
             Permission::Refused(why) => return Ok(era.complete(refused(&why))),
             Permission::Asked { action, grants } => match self.ask(era, params, &prepared, &action).await {
-                Answer::Decided(decision) if decision == ALLOW => {}
-                Answer::Decided(decision) if decision == ALWAYS => {
+                Answer::Decided(decision, _) if decision == ALLOW => {}
+                Answer::Decided(decision, _) if decision == ALWAYS => {
                     grants.iter().for_each(|grant| self.0.calls.grant(grant));
                 }
-                Answer::Decided(_) => return Ok(era.complete(refused("the user does not allow it"))),
+                Answer::Decided(_, reason) => {
+                    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                    return Ok(era.complete(refused(&format!("the user does not allow it{why}"))));
+                }
                 Answer::Later(wanted) => return Ok(wanted),
                 Answer::Nobody => {
                     let allow: Vec<String> = grants.iter().map(|grant| format!("--allow '{grant}'")).collect();
@@ -273,19 +250,21 @@ impl Host {
 
     /// Asks the host's user for a permission.
     async fn ask(&self, era: Era, params: &Value, prepared: &Prepared, action: &str) -> Answer {
-        let property = json!({ "type": "string", "title": "Allow it?", "enum": [ALLOW, ALWAYS, DENY] });
-        let schema = json!({ "type": "object", "properties": { "decision": property }, "required": ["decision"] });
-        let question = json!({ "mode": "form", "message": format!("May linger run this?\n\n{action}"), "requestedSchema": schema });
+        let property = json!({ "type": "string", "title": "Answer", "enum": [ALLOW, ALWAYS, DENY] });
+        let reason = json!({ "type": "string", "title": "Reason (optional)" });
+        let properties = json!({ "answer": property, "reason": reason });
+        let schema = json!({ "type": "object", "properties": properties, "required": ["answer"] });
+        let message = format!("May linger run this?\n\n{action}\n\n{ALWAYS} allows its kind until this server ends");
+        let question = json!({ "mode": "form", "message": message, "requestedSchema": schema });
         match era {
             Era::PerRequest => {
                 // What it was shown is the call that it is the state of.
                 if params.get("requestState").and_then(Value::as_str) == Some(&prepared.digest)
                     && let Some(answer) = params.pointer("/inputResponses").and_then(|all| all.get(PERMISSION))
                 {
-                    return Answer::Decided(decision(answer));
+                    return decided(answer);
                 }
-                let meta = params.get("_meta").and_then(|meta| meta.get(CAPABILITIES_KEY));
-                if !can_ask(meta) {
+                if !takes_forms(params) {
                     return Answer::Nobody;
                 }
                 let wanted = json!({ PERMISSION: { "method": "elicitation/create", "params": question } });
@@ -300,7 +279,7 @@ impl Host {
                 self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": question }))
                     .await;
                 // Gone with the host.
-                Answer::Decided(answer.await.map(|answer| decision(&answer)).unwrap_or_default())
+                answer.await.map_or_else(|_| Answer::Decided(String::new(), String::new()), |answer| decided(&answer))
             }
             Era::Handshake => Answer::Nobody,
         }
@@ -332,59 +311,17 @@ impl Host {
 
 /// The outcome of a question.
 enum Answer {
-    /// The user's choice; anything but the two words is a no.
-    Decided(String),
+    /// The user's answer and reason; anything but the two answers that allow is a no.
+    Decided(String, String),
     /// The host asks, and calls again; the result that says so.
     Later(Value),
     /// The host cannot ask.
     Nobody,
 }
 
-/// How a request says what it speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Era {
-    /// By a handshake before.
-    Handshake,
-    /// In its `_meta`.
-    PerRequest,
-}
-
-impl Era {
-    /// A result that is one.
-    fn complete(self, mut result: Value) -> Value {
-        if let (Self::PerRequest, Some(result)) = (self, result.as_object_mut()) {
-            result.insert("resultType".to_owned(), "complete".into());
-        }
-        result
-    }
-}
-
-/// The era of a request; fails if its version is not known.
-fn era(params: &Value) -> Result<Era, Failed> {
-    let said = |key: &str| params.get("_meta").and_then(|meta| meta.get(key));
-    match said(VERSION_KEY) {
-        None => Ok(Era::Handshake),
-        Some(version) if version == PER_REQUEST => match said(CAPABILITIES_KEY) {
-            Some(Value::Object(_)) => Ok(Era::PerRequest),
-            _ => Err(Failed::new(-32602, format!("`_meta` needs {CAPABILITIES_KEY}, an object"))),
-        },
-        Some(version) => {
-            let data = json!({ "supported": [PER_REQUEST], "requested": version });
-            Err(Failed { data: Some(data), ..Failed::new(-32022, "this version of the protocol is not supported") })
-        }
-    }
-}
-
-/// Whether capabilities of a client have forms.
-fn can_ask(capabilities: Option<&Value>) -> bool {
-    let forms = capabilities.and_then(|all| all.get("elicitation"));
-    // Empty, it means forms.
-    forms.is_some_and(|forms| forms.as_object().is_some_and(|forms| forms.is_empty() || forms.contains_key("form")))
-}
-
-/// The choice in an answer to our question; empty if it was declined.
-fn decision(answer: &Value) -> String {
+/// The choice and the reason in an answer to our question; empty if it was declined.
+fn decided(answer: &Value) -> Answer {
     let accepted = answer.get("action").and_then(Value::as_str) == Some("accept");
-    let decision = answer.pointer("/content/decision").and_then(Value::as_str).filter(|_| accepted);
-    decision.unwrap_or_default().to_owned()
+    let field = |path| answer.pointer(path).and_then(Value::as_str).filter(|_| accepted).unwrap_or_default().to_owned();
+    Answer::Decided(field("/content/answer"), field("/content/reason"))
 }

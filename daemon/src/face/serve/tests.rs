@@ -102,7 +102,7 @@ async fn a_host_that_can_ask_asks_its_user_once_or_for_all_time() {
     let mut talk = Talk::new(&[], &[]);
     talk.begin(json!({ "elicitation": {} })).await;
     let answer = |question: &Value, decision: &str| {
-        let result = json!({ "action": "accept", "content": { "decision": decision } });
+        let result = json!({ "action": "accept", "content": { "answer": decision } });
         json!({ "jsonrpc": "2.0", "id": question["id"], "result": result })
     };
     let question = talk.bash("echo one > made").await;
@@ -110,9 +110,13 @@ async fn a_host_that_can_ask_asks_its_user_once_or_for_all_time() {
     assert!(question["params"]["message"].as_str().unwrap().contains("bash: echo one > made"), "{question}");
     talk.say(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } })).await;
     assert!(text(&talk.hear().await).contains("does not allow it"));
+    let question = talk.bash("echo one > made").await;
+    let denied = json!({ "action": "accept", "content": { "answer": "reject_once", "reason": "not here" } });
+    talk.say(json!({ "jsonrpc": "2.0", "id": question["id"], "result": denied })).await;
+    assert!(text(&talk.hear().await).contains("does not allow it: not here"));
     assert!(!talk.dir.path().join("made").exists());
     let question = talk.bash("echo one > made").await;
-    talk.say(answer(&question, "allow until the server ends")).await;
+    talk.say(answer(&question, "allow_session")).await;
     assert_eq!(talk.hear().await["result"]["isError"], false);
     assert!(talk.dir.path().join("made").exists());
     assert_eq!(talk.bash("echo one > made").await["result"]["isError"], false, "it does not ask again");
@@ -136,7 +140,7 @@ async fn a_host_without_a_handshake_calls_again_with_the_answer_to_the_very_call
     let wanted = talk.ask("tools/call", call("touch made", json!({}))).await;
     assert_eq!(wanted["result"]["resultType"], "input_required", "{wanted}");
     assert_eq!(wanted["result"]["inputRequests"]["permission"]["method"], "elicitation/create");
-    let accepted = json!({ "permission": { "action": "accept", "content": { "decision": "allow" } } });
+    let accepted = json!({ "permission": { "action": "accept", "content": { "answer": "allow_once" } } });
     let again = json!({ "inputResponses": accepted, "requestState": wanted["result"]["requestState"] });
     let other = talk.ask("tools/call", call("touch other", again.clone())).await;
     assert_eq!(other["result"]["resultType"], "input_required", "the answer was to another call");

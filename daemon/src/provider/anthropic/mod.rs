@@ -6,6 +6,7 @@ mod claude;
 mod decode;
 mod encode;
 mod hosted;
+mod options;
 mod thinking;
 
 use linger_protocol::session::Effort;
@@ -13,7 +14,7 @@ use linger_protocol::session::Effort;
 use super::compat::Compat;
 use super::kind::ProviderKind;
 use super::think_decoder::ThinkDecoder;
-use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{AnswerOptions, Codec, Decoder, EncodedOptions, Encoder, Failure, Framing, HttpRequest};
 use crate::diagnostics::secret::Secret;
 
 /// The fields of a body that linger sets itself.
@@ -67,6 +68,10 @@ impl Codec for Anthropic {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn options(&self, model: &str, options: &AnswerOptions<'_>) -> EncodedOptions {
+        options::encode(model, options)
     }
 
     fn kind(&self) -> ProviderKind {

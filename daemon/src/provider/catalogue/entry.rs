@@ -28,6 +28,8 @@ pub(super) struct Entry {
     /// The variable with the preset's key, if it is not sent to this address.
     pub(super) withheld: Option<&'static str>,
     pub(super) model: Option<String>,
+    /// Whether the user set `model`, or it is the preset's own at its own address. Else it is a guess.
+    pub(super) is_model_sure: bool,
     pub(super) max_tokens: u32,
     pub(super) limits: Timeouts,
     pub(super) patience: Patience,
@@ -75,6 +77,8 @@ impl Entry {
             command,
             withheld,
             model: config.model.clone().or_else(|| Some(named?.model.to_owned()).filter(|model| !model.is_empty())),
+            is_model_sure: config.model.is_some()
+                || (place.is_some() && place.map(|it| it.name) == named.map(|it| it.name)),
             max_tokens: config.max_tokens.unwrap_or_default(),
             limits: config.limits(),
             patience: config.patience.unwrap_or(Patience::USUAL),

@@ -51,7 +51,7 @@ impl Catalogue {
             (true, _) => Some("base_url".to_owned()),
             (false, missing) => missing.map(str::to_owned),
         };
-        let default = self.default_model().and_then(|spec| self.resolve(&spec)).is_ok_and(|it| it.origin == origin);
+        let default = self.default_origin().as_deref() == Some(origin);
         Some(Model { default, ready: missing.is_none(), missing, ..self.row(name, entry, model) })
     }
 
@@ -76,8 +76,9 @@ impl Catalogue {
         let Some(entry) = self.entries.get(provider) else { return Vec::new() };
         self.lists.keep(provider, listed);
         let mut rows: Vec<Model> = listed.iter().map(|listed| self.row(provider, entry, &listed.name)).collect();
+        let default = self.default_origin();
         for row in &mut rows {
-            (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
+            (row.ready, row.default) = (first.ready, default.as_ref() == Some(&row.model));
             row.contacted = first.contacted;
         }
         if entry.model.is_some() && !rows.iter().any(|row| row.model == first.model) {
@@ -92,6 +93,27 @@ impl Catalogue {
         let known: Vec<_> =
             models::names(place).map(|name| Listed { name: name.to_owned(), facts: ModelInfo::default() }).collect();
         if known.is_empty() { vec![first.clone()] } else { self.rows(provider, first, &known) }
+    }
+
+    /// Rows of the models whose names are known, without asking: the provider's own list if it has given one, else the table of
+    /// the preset at this address; and the provider's default model if that is no guess. `first` is the row of the latter.
+    pub fn kept_rows(&self, provider: &str, first: &Model) -> Vec<Model> {
+        let Some(entry) = self.entries.get(provider) else { return Vec::new() };
+        let table = || models::names(entry.place.unwrap_or_default()).map(str::to_owned).collect();
+        let names: Vec<String> = self.lists.names(provider).unwrap_or_else(table);
+        let mut rows: Vec<Model> = names.iter().map(|name| self.row(provider, entry, name)).collect();
+        if entry.model.is_some() && entry.is_model_sure && !rows.iter().any(|row| row.model == first.model) {
+            rows.insert(0, first.clone());
+        }
+        for row in &mut rows {
+            (row.ready, row.default) = (first.ready, first.default && row.model == first.model);
+        }
+        rows
+    }
+
+    /// Whether a provider has given its list of models.
+    pub fn has_names(&self, provider: &str) -> bool {
+        self.lists.names(provider).is_some()
     }
 
     /// Resolves `spec` in a session whose model is `current`: also a model's name without its provider.
@@ -138,7 +160,13 @@ impl Catalogue {
             let (provider, model) = models.into_iter().find(|(_, model)| *model == near)?;
             Some(format!("{provider}/{model}"))
         };
+        // A word of the name, such as `sonnet`: the last by name is the newest.
+        let of_family = |name: &&str| {
+            let is_named = |model: &String| model.split(['-', '/', ':']).any(|word| word == spec) && spec.len() > 2;
+            Some(format!("{name}/{}", self.names(name).into_iter().filter(is_named).max()?))
+        };
         exactly()
+            .or_else(|| providers.iter().find_map(of_family))
             .or_else(provider)
             .or_else(|| nearly(&mut current.into_iter()))
             .or_else(|| nearly(&mut providers.iter().copied().filter(|name| !lacks(name))))

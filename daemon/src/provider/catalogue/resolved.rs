@@ -18,7 +18,9 @@ use crate::provider::keys::KeySource;
 use crate::provider::kind::ProviderKind;
 use crate::provider::models::ModelInfo;
 use crate::provider::own_fields::{Field, FieldSource};
+use crate::provider::responses::ForwardDefaults;
 use crate::provider::setup::setup;
+use crate::provider::types::Codec;
 use crate::provider::types::RequestPrefix;
 use crate::provider::types::ToolSpecs;
 
@@ -136,6 +138,22 @@ impl Resolved {
             FieldSource::Plain(_) => None,
         });
         std::iter::once(&self.key).chain(fields)
+    }
+
+    /// Its wire format; absent for the scripted model.
+    pub fn codec(&self) -> Option<Arc<dyn Codec>> {
+        codec(self.kind, self.compat)
+    }
+
+    /// The configuration's part of a request that is sent as a caller wrote it.
+    pub fn forward_defaults(&self) -> ForwardDefaults<'_> {
+        ForwardDefaults {
+            model: &self.model,
+            max_tokens: self.max_tokens,
+            effort: self.facts.effort,
+            has_encrypted_reasoning: self.compat.encrypted_reasoning != Some(false),
+            own_fields: &self.body,
+        }
     }
 
     /// The provider, with the secrets obtained from [`Resolved::sources`].

@@ -107,6 +107,51 @@ fn a_suggestion_leads_to_the_right_provider_where_there_is_one() {
 }
 
 #[test]
+fn a_key_that_a_client_brings_makes_no_other_provider_the_default() {
+    let held = catalogue("", "", &[("OPENAI_API_KEY", "o-secret")]);
+    held.add_keys([("ANTHROPIC_API_KEY", "a-secret")], Bearer::Client);
+    assert_eq!(held.default_model().unwrap(), "openai/gpt-5");
+    assert!(held.has_key("anthropic") && held.client_place("anthropic").is_some());
+    assert_eq!(held.client_place("openai"), None);
+    // Of what clients bring the first one stays, also when a client brings it again.
+    let brought = catalogue("", "", &[]);
+    brought.add_keys([("GEMINI_API_KEY", "g-secret")], Bearer::Client);
+    brought.add_keys([("ANTHROPIC_API_KEY", "a-secret")], Bearer::Client);
+    brought.add_keys([("GEMINI_API_KEY", "g-other")], Bearer::Client);
+    assert_eq!(brought.default_model().unwrap(), "gemini/gemini-flash-latest");
+    let together = catalogue("", "", &[]);
+    together.add_keys([("GEMINI_API_KEY", "g-secret"), ("ANTHROPIC_API_KEY", "a-secret")], Bearer::Client);
+    assert_eq!(together.default_model().unwrap(), "anthropic/claude-sonnet-5");
+}
+
+#[test]
+fn only_names_that_a_provider_gave_or_that_belong_to_its_address_are_listed_as_known() {
+    let names = |catalogue: &Catalogue, provider: &str| {
+        let entry = &catalogue.entries[provider];
+        let first = catalogue.row(provider, entry, entry.model.as_deref().unwrap_or("MODEL"));
+        let rows = catalogue.kept_rows(provider, &first);
+        rows.into_iter().map(|row| row.model).collect::<Vec<_>>()
+    };
+    // Another server at a preset's name, and one without a default model: nothing is known before they are asked.
+    let moved = "[openai]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:9/v1'\n[resp]\nkind = 'openai'\nbase_url = 'http://h/v1'";
+    let catalogue = catalogue(moved, "", &[("ANTHROPIC_API_KEY", "a-secret")]);
+    assert_eq!((names(&catalogue, "openai"), names(&catalogue, "resp")), (vec![], vec![]));
+    assert!(names(&catalogue, "anthropic").contains(&"anthropic/claude-sonnet-5".to_owned()));
+    let listed = |name: &str| Listed { name: name.to_owned(), facts: ModelInfo::default() };
+    catalogue.keep_list("openai", &[listed("mock")]);
+    catalogue.keep_list("resp", &[listed("a"), listed("b")]);
+    assert_eq!(names(&catalogue, "openai"), ["openai/mock"]);
+    assert_eq!(names(&catalogue, "resp"), ["resp/a", "resp/b"]);
+}
+
+#[test]
+fn a_word_of_a_models_name_is_suggested_and_not_taken() {
+    let catalogue = catalogue("", "", &[("ANTHROPIC_API_KEY", "a-secret")]);
+    let error = catalogue.resolve("sonnet").unwrap_err().to_string();
+    assert!(error.contains("anthropic/claude-sonnet-5"), "{error}");
+}
+
+#[test]
 fn a_models_own_fields_have_their_sources_and_a_variable_that_is_not_set_is_named() {
     let config = "[work]\nkind = 'openai'\nbase_url = 'http://w'\nbody = { temperature = 0.5 }
         headers = { 'x-team' = 'blue', 'x-token' = { env = 'WORK_TOKEN' } }\nquery = { sig = { command = 'sign' } }";

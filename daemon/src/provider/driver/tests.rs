@@ -428,7 +428,7 @@ async fn an_answer_that_comes_at_once_is_not_asked_for_again_and_an_error_is_wha
         check(head, &long, FailureClass::Rejected, said).await;
         check(head, r#"{"error":null,"output":[]}"#, FailureClass::Rejected, said).await;
         let busy = r#"{"error":{"code":429,"message":"slow down"}}"#;
-        check(head, busy, FailureClass::Overloaded, "answered without streaming: 200: slow down").await;
+        check(head, busy, FailureClass::RateLimited, "answered without streaming: 200: slow down").await;
         let cut = "answered without streaming: 200: {\"id\":";
         check(head, "{\"id\":", FailureClass::Stream, cut).await;
     }
@@ -514,10 +514,10 @@ async fn a_redirect_is_an_error_that_says_where_it_leads() {
 
 #[tokio::test]
 async fn headers_say_whether_and_when_to_try_again() {
-    let failure = check("429 Slow\r\nretry-after: 7", "busy", FailureClass::Overloaded, "429: busy").await;
+    let failure = check("429 Slow\r\nretry-after: 7", "busy", FailureClass::RateLimited, "429: busy").await;
     assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
     let limited = "429 Slow\r\nx-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 1m9s";
-    let failure = check(limited, "busy", FailureClass::Overloaded, "429: busy").await;
+    let failure = check(limited, "busy", FailureClass::RateLimited, "429: busy").await;
     assert_eq!(failure.retry_after, Some(Duration::from_secs(69)));
     check("503 No\r\nx-should-retry: false", "busy", FailureClass::Rejected, "503: busy").await;
     check("400 No\r\nx-should-retry: true", "busy", FailureClass::Overloaded, "400: busy").await;

@@ -152,25 +152,25 @@ mod tests {
 
     #[test]
     fn an_error_is_found_wherever_a_vendor_puts_it() {
-        check("", r#"{"error":{"message":"no","code":429}}"#, Overloaded, "no");
+        check("", r#"{"error":{"message":"no","code":429}}"#, RateLimited, "no");
         check("", r#"{"error":"no","status_code":401}"#, Auth, "no");
         check("", r#"{"error":"Unauthorized","message":"bad key","statusCode":401}"#, Auth, "Unauthorized: bad key");
         check(
             "",
             r#"{"choices":null,"error_type":"RateLimitError","error_message":"slow"}"#,
-            Overloaded,
+            RateLimited,
             "RateLimitError: slow",
         );
         check(
             "",
             r#"{"object":"error","message":"slow","type":"TooManyRequests","code":429}"#,
-            Overloaded,
+            RateLimited,
             "TooManyRequests: slow",
         );
         check(
             "",
             r#"{"choices":[],"code":"Throttling.RateQuota","message":"slow"}"#,
-            Overloaded,
+            RateLimited,
             "Throttling.RateQuota: slow",
         );
         check("", r#"{"error_code":336003,"error_msg":"bad"}"#, Stream, "336003: bad");
@@ -183,12 +183,12 @@ mod tests {
         check("", r#"{"detail":"no such model","status":404}"#, NotFound, "no such model");
         check("", r#"{"detail":[{"loc":["body","x"],"msg":"bad"}],"code":400}"#, Rejected, "body.x: bad");
         check("", r#"{"errors":[{"code":10000,"message":"denied"}],"success":false}"#, Stream, "denied");
-        check("", r#"{"throttlingException":{"message":"slow"}}"#, Overloaded, "throttlingException: slow");
+        check("", r#"{"throttlingException":{"message":"slow"}}"#, RateLimited, "throttlingException: slow");
         check("", r#"{"success":false,"msg":"bad","code":500}"#, Overloaded, "bad");
         check(
             "",
             r#"[{"error":{"message":"no","status":"RESOURCE_EXHAUSTED","code":429}}]"#,
-            Overloaded,
+            RateLimited,
             "RESOURCE_EXHAUSTED: no",
         );
         check("error", "slow down, please", Stream, "slow down, please");
@@ -200,7 +200,7 @@ mod tests {
     fn every_format_has_the_reason_of_an_error_in_its_stream() {
         for (event, data, class) in [
             ("", r#"{"object":"error","message":"too many input tokens","code":400}"#, TooLong),
-            ("", r#"{"error_type":"RateLimitError","error_message":"slow"}"#, Overloaded),
+            ("", r#"{"error_type":"RateLimitError","error_message":"slow"}"#, RateLimited),
             ("", r#"{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#, Quota),
             ("", r#"{"detail":"bad key","status_code":401}"#, Auth),
             (
@@ -208,7 +208,7 @@ mod tests {
                 r#"{"validationException":{"message":"The prompt is longer than the limit of 9000"}}"#,
                 PerhapsTooLong,
             ),
-            ("error", r#"{"message":"slow","code":429}"#, Overloaded),
+            ("error", r#"{"message":"slow","code":429}"#, RateLimited),
         ] {
             for kind in KINDS {
                 let codec = catalogue::codec(kind, Compat::NONE).unwrap();

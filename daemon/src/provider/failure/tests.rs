@@ -114,7 +114,7 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
         "Request too large for gpt-5 on tokens per min (TPM): Limit 10000, Requested 15000.",
         FailureClass::TooLong,
     );
-    check(429, "Rate limit reached: too many tokens in the last minute", FailureClass::Overloaded);
+    check(429, "Rate limit reached: too many tokens in the last minute", FailureClass::RateLimited);
     check(400, "max_tokens is larger than this model can write", FailureClass::Rejected);
     for said in [
         "Invalid content type. image_url is only supported by certain models.",
@@ -155,7 +155,7 @@ fn a_context_that_does_not_fit_is_known_by_the_words_of_each_provider() {
     };
     assert_eq!(of_kind("image_parse_error", "x"), FailureClass::Images);
     assert_eq!(of_kind("model_decommissioned", "no support for vision since June"), FailureClass::Rejected);
-    check(429, "images per minute exceeded", FailureClass::Overloaded);
+    check(429, "images per minute exceeded", FailureClass::RateLimited);
 }
 
 #[test]
@@ -278,7 +278,10 @@ fn a_wait_may_be_asked_for_in_the_body() {
         let body =
             json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": [{}, info]}});
         let failure = Failure::of_response(429, body.to_string().as_bytes());
-        assert_eq!((failure.class, failure.retry_after), (FailureClass::Overloaded, expect.map(Duration::from_millis)));
+        assert_eq!(
+            (failure.class, failure.retry_after),
+            (FailureClass::RateLimited, expect.map(Duration::from_millis))
+        );
     }
     check("34.5s", Some(34_500));
     check("0s", Some(0));
@@ -291,7 +294,10 @@ fn a_wait_may_be_asked_for_in_words() {
     fn check(said: &str, expect: Option<u64>) {
         let body = json!({"error": {"code": "rate_limit_exceeded", "message": said}});
         let failure = Failure::of_response(429, body.to_string().as_bytes());
-        assert_eq!((failure.class, failure.retry_after), (FailureClass::Overloaded, expect.map(Duration::from_millis)));
+        assert_eq!(
+            (failure.class, failure.retry_after),
+            (FailureClass::RateLimited, expect.map(Duration::from_millis))
+        );
         assert_eq!(Failure::in_stream(&body["error"]).retry_after, failure.retry_after);
     }
     check("Rate limit reached. Limit 3, used 3. Please try again in 20s. Visit the docs.", Some(20_000));
@@ -322,7 +328,7 @@ fn errors_in_a_stream_are_tried_again_unless_they_say_what_is_wrong() {
     check(of_litellm("400", "None", "this model does not support image input"), FailureClass::Images);
     check(of_litellm("401", "None", "no"), FailureClass::Auth);
     check(of_litellm("404", "None", "no"), FailureClass::NotFound);
-    check(of_litellm("429", "throttling_error", "no"), FailureClass::Overloaded);
+    check(of_litellm("429", "throttling_error", "no"), FailureClass::RateLimited);
     check(of_litellm("500", "None", "no"), FailureClass::Overloaded);
     // A name that says nothing hides no other.
     check(of_litellm("invalid_parameter_error", "invalid_request_error", "no"), FailureClass::Rejected);
@@ -387,7 +393,7 @@ fn a_length_that_is_refused_in_other_words_may_be_the_contexts() {
     ] {
         check(400, said, FailureClass::PerhapsTooLong);
         check(422, said, FailureClass::PerhapsTooLong);
-        check(429, said, FailureClass::Overloaded);
+        check(429, said, FailureClass::RateLimited);
         check(403, said, FailureClass::Forbidden);
     }
     for said in [

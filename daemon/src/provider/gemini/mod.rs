@@ -9,11 +9,12 @@ mod decode;
 mod encode;
 mod hosted;
 mod image;
+mod options;
 
 use super::compat::Compat;
 use super::kind::ProviderKind;
 use super::think_decoder::ThinkDecoder;
-use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
+use super::types::{AnswerOptions, Codec, Decoder, EncodedOptions, Encoder, Failure, Framing, HttpRequest, ImageCodec};
 use crate::diagnostics::secret::Secret;
 use image::GeminiImages;
 
@@ -80,6 +81,10 @@ impl Codec for Gemini {
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
         Failure::of_response(status, body)
+    }
+
+    fn options(&self, _model: &str, options: &AnswerOptions<'_>) -> EncodedOptions {
+        options::encode(options)
     }
 
     fn kind(&self) -> ProviderKind {

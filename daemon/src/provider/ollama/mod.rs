@@ -8,13 +8,16 @@
 
 mod decode;
 mod encode;
+mod options;
 
 use serde_json::{Value, json};
 
 use super::compat::Compat;
 use super::kind::ProviderKind;
 use super::models::plausible_tokens;
-use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest};
+use super::types::{
+    AnswerOptions, Codec, ConversationStart, Decoder, EncodedOptions, Encoder, Failure, Framing, HttpRequest,
+};
 use crate::diagnostics::secret::Secret;
 
 /// The fields of a body that linger sets itself.
@@ -59,6 +62,14 @@ impl Codec for Ollama {
 
     fn is_unstreamed(&self) -> bool {
         self.0.streaming == Some(false)
+    }
+
+    fn options(&self, _model: &str, options: &AnswerOptions<'_>) -> EncodedOptions {
+        options::encode(options)
+    }
+
+    fn opening(&self) -> ConversationStart {
+        ConversationStart::Nothing
     }
 
     fn kind(&self) -> ProviderKind {

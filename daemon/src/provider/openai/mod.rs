@@ -7,12 +7,16 @@
 mod decode;
 mod encode;
 mod image;
+mod options;
 
 use linger_protocol::session::Effort;
 
 use super::compat::Compat;
 use super::kind::ProviderKind;
-use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
+use super::types::{
+    AnswerOptions, Codec, ConversationStart, Decoder, EncodedOptions, Encoder, Failure, Framing, HttpRequest,
+    ImageCodec,
+};
 use crate::diagnostics::secret::Secret;
 pub(super) use image::OpenAiImages;
 
@@ -90,6 +94,15 @@ impl Codec for OpenAi {
 
     fn is_unstreamed(&self) -> bool {
         self.0.streaming == Some(false)
+    }
+
+    fn options(&self, _model: &str, options: &AnswerOptions<'_>) -> EncodedOptions {
+        options::encode(options)
+    }
+
+    fn opening(&self) -> ConversationStart {
+        // Templates that want user and model to take turns want the user first.
+        if self.0.assistant_after_user == Some(true) { ConversationStart::User } else { ConversationStart::Nothing }
     }
 
     fn kind(&self) -> ProviderKind {

@@ -476,7 +476,7 @@ mod tests {
             check(&[hi(), vec![event], completed()].concat(), &[text(0, "hi"), failed(class, said)]);
         };
         fails("server_error", FailureClass::Overloaded, "server_error: sorry");
-        fails("rate_limit_exceeded", FailureClass::Overloaded, "rate_limit_exceeded: sorry");
+        fails("rate_limit_exceeded", FailureClass::RateLimited, "rate_limit_exceeded: sorry");
         fails("context_length_exceeded", FailureClass::TooLong, "context_length_exceeded: sorry");
         fails("insufficient_quota", FailureClass::Quota, "insufficient_quota: sorry");
         fails("invalid_prompt", FailureClass::Rejected, "invalid_prompt: sorry");

@@ -6,7 +6,11 @@
 
 mod decode;
 mod encode;
+mod forward;
 mod hosted;
+mod options;
+
+use std::sync::Arc;
 
 use linger_protocol::session::Effort;
 use serde_json::{Value, json};
@@ -15,8 +19,13 @@ use super::compat::Compat;
 use super::kind::ProviderKind;
 use super::openai::OpenAiImages;
 use super::think_decoder::ThinkDecoder;
-use super::types::{Codec, Decoder, Encoder, Failure, Framing, HttpRequest, ImageCodec};
+use super::types::{
+    AnswerOptions, Codec, ConversationStart, Decoder, EncodedOptions, Encoder, Failure, Framing, HttpRequest,
+    ImageCodec,
+};
 use crate::diagnostics::secret::Secret;
+
+pub use forward::{ForwardDefaults, request as forwarded_request};
 
 /// The fields of a body that linger sets itself.
 const OWN_FIELDS: &[&str] = &[
@@ -53,18 +62,22 @@ const FLAGS: &[&str] = &[
 
 /// The wire format with one server's deviations.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Responses(Compat);
+pub struct Responses {
+    compat: Compat,
+    /// Whether its requests are a caller's, sent as they are.
+    forwards: bool,
+}
 
 impl Responses {
     /// The format with these flags.
     pub fn new(compat: Compat) -> Self {
-        Self(compat)
+        Self { compat, forwards: false }
     }
 }
 
 impl Codec for Responses {
     fn encoder(&self) -> Box<dyn Encoder> {
-        Box::new(encode::ResponsesEncoder::new(self.0))
+        Box::new(encode::ResponsesEncoder::new(self.compat))
     }
 
     fn authorize(&self, key: &Secret) -> (&'static str, String) {
@@ -76,7 +89,10 @@ impl Codec for Responses {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(ThinkDecoder::new(decode::ResponsesDecoder::default(), self.0.think_open == Some(true)))
+        if self.forwards {
+            return Box::new(forward::ForwardDecoder::default());
+        }
+        Box::new(ThinkDecoder::new(decode::ResponsesDecoder::default(), self.compat.think_open == Some(true)))
     }
 
     fn failure(&self, status: u16, body: &[u8]) -> Failure {
@@ -84,11 +100,23 @@ impl Codec for Responses {
     }
 
     fn is_unstreamed(&self) -> bool {
-        self.0.streaming == Some(false)
+        self.compat.streaming == Some(false)
     }
 
     fn as_event(&self, answer: Value) -> Value {
         json!({"type": "response.completed", "response": answer})
+    }
+
+    fn options(&self, _model: &str, options: &AnswerOptions<'_>) -> EncodedOptions {
+        options::encode(options)
+    }
+
+    fn opening(&self) -> ConversationStart {
+        ConversationStart::Message
+    }
+
+    fn forwarding(&self) -> Option<Arc<dyn Codec>> {
+        (!self.is_unstreamed()).then(|| Arc::new(Self { forwards: true, ..*self }) as Arc<dyn Codec>)
     }
 
     fn kind(&self) -> ProviderKind {
@@ -108,11 +136,11 @@ impl Codec for Responses {
     }
 
     fn takes_effort(&self, _model: &str, _effort: Effort) -> bool {
-        self.0.reasoning_effort != Some(false)
+        self.compat.reasoning_effort != Some(false)
     }
 
     fn takes_schema_with_tools(&self, _model: &str) -> bool {
-        self.0.schema_with_tools.unwrap_or(true)
+        self.compat.schema_with_tools.unwrap_or(true)
     }
 
     fn takes_only_objects(&self) -> bool {

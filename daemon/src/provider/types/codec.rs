@@ -1,6 +1,7 @@
 //! The traits that a wire format implements, and the HTTP request that it makes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use linger_protocol::message::Usage;
 use linger_protocol::session::Effort;
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::image::ImageCodec;
+use super::options::{AnswerOptions, ConversationStart, EncodedOptions};
 use super::request::Request;
 use super::response::StreamEvent;
 use crate::diagnostics::secret::Secret;
@@ -59,6 +61,17 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// A whole answer as an event of a stream that the decoder takes.
     fn as_event(&self, answer: Value) -> Value {
         answer
+    }
+    /// A caller's options as this format has them, for a model.
+    fn options(&self, model: &str, options: &AnswerOptions<'_>) -> EncodedOptions;
+    /// The first thing that a conversation must have.
+    fn opening(&self) -> ConversationStart {
+        ConversationStart::User
+    }
+    /// The same format for requests that are sent as a caller wrote them, and whose events come back as they are; absent where a
+    /// caller cannot have them.
+    fn forwarding(&self) -> Option<Arc<dyn Codec>> {
+        None
     }
     /// The kind that it is configured as.
     fn kind(&self) -> ProviderKind;

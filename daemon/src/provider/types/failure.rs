@@ -22,8 +22,10 @@ pub enum FailureClass {
     Connect,
     /// Connection refused. Retried, but not for long.
     Refused,
-    /// 408, 409, 425, 429, 5xx, overloaded, also in mid-stream. Retried.
+    /// 408, 409, 425, 5xx, overloaded, also in mid-stream. Retried.
     Overloaded,
+    /// 429: too many requests or tokens in a while, also in mid-stream. Retried.
+    RateLimited,
     /// No answer, or silence in it, for longer than the limits allow. Retried.
     Timeout,
     /// The stream is truncated or malformed. Retried.
@@ -59,7 +61,9 @@ impl FailureClass {
     pub fn hint(self) -> &'static str {
         match self {
             Self::Connect | Self::Refused => "check that the server runs and that base_url is right, then prompt again",
-            Self::Overloaded | Self::Timeout | Self::Stream => "prompt again in a while, or choose another model",
+            Self::Overloaded | Self::RateLimited | Self::Timeout | Self::Stream => {
+                "prompt again in a while, or choose another model"
+            }
             Self::Forbidden => {
                 "the key may lack a permission, the API may be off in its project, or your region or network is refused: see the \
                  provider's message, then the account's settings"

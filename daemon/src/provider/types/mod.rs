@@ -5,6 +5,7 @@
 mod codec;
 mod failure;
 mod image;
+mod options;
 mod request;
 mod response;
 pub mod tools;
@@ -12,6 +13,7 @@ pub mod tools;
 pub use codec::{Codec, Decoder, Encoder, Framing, HttpRequest};
 pub use failure::{Failure, FailureClass, Parameter};
 pub use image::{ImageCodec, ImageRequest, MadeImage};
+pub use options::{AnswerOptions, CallChoice, ConversationStart, EncodedOptions, Forcing, Sampling};
 pub use request::{Images, Message, OutputSchema, Request, RequestPrefix};
 pub use response::{Response, Stop, StreamEvent};
 pub use tools::ToolSpec;

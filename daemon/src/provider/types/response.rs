@@ -44,6 +44,9 @@ pub enum StreamEvent {
     /// The provider has counted the request, and nothing is to be shown yet: [`crate::provider::Stream::usage`] says what. Comes first or never, and
     /// from no decoder.
     Counted,
+    /// An event of a forwarded request, as the provider sent it: the text of a JSON object. It comes in place of all others but `Done`
+    /// and `Failed`.
+    Native(String),
     /// The model is done.
     Done(Response),
     /// The attempt failed; there is no answer.

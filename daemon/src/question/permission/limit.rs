@@ -24,8 +24,8 @@ pub struct Limit {
 pub fn refuses(limits: &[Limit], call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Option<String> {
     let rules = limits.iter().flat_map(|limit| &limit.allowed);
     let is_covered = resolved.each(call).all(|(call, part)| {
-        let matches = |rule: &Rule| rule.matches(&call, part.target.as_ref(), &resolved.bases, Effect::Widen);
-        is_free(&call) || rules.clone().any(matches) || allow_each(rules.clone(), &call).is_some()
+        let matches = |rule: &Rule| rule.matches(&call, part.target.as_ref(), None, &resolved.bases, Effect::Widen);
+        is_free(&call) || rules.clone().any(matches) || allow_each(rules.clone(), &call, part).is_some()
     });
     if limits.is_empty() || is_covered {
         return None;

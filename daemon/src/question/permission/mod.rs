@@ -4,25 +4,30 @@
 //! reaches, not about the name it uses. Deliberately absent: pending questions, answers, and where rules are stored.
 //!
 //! Invariants: when in doubt, ask. An allow rule for commands matches that exact command, or each simple command of one that
-//! [`script`] reads whole. A path whose target is uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode
+//! [`line`] reads whole. A path whose target is uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode
 //! `auto`.
 
+mod guarded;
 mod home;
 pub mod limit;
+mod line;
+mod offer;
 mod reading;
 mod rule;
-mod script;
+mod rules;
+mod starters;
 mod subcommand;
 mod unasked;
+mod variables;
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use linger_protocol::permission::Mode;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 pub use rule::{CallInfo, Rule, RuleError};
+pub use rules::Rules;
 #[cfg(test)]
 pub(crate) use unasked::planted;
 pub use unasked::{NotRead, OpenedFile, Unasked, hides};
@@ -33,34 +38,8 @@ use crate::tool::memory::NAME as MEMORY;
 use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Targets, Workspace};
+use line::Whole;
 use rule::{Effect, PathBases, Target};
-
-/// The configured rules, and the directories that their patterns need.
-#[derive(Clone, Debug, Default)]
-pub struct Rules {
-    /// Calls that never run.
-    pub deny: Vec<Rule>,
-    /// Calls that always ask.
-    pub ask: Vec<Rule>,
-    /// Calls that run without asking.
-    pub allow: Vec<Rule>,
-    /// The meaning of `~/`; if absent, such patterns match nothing.
-    pub home: Option<PathBuf>,
-    /// linger's own directories and files: mode `edit` asks before it writes there.
-    pub own: Vec<PathBuf>,
-}
-
-impl Rules {
-    /// A warning if a rule that comes first leaves nothing for this allow rule.
-    pub fn shadow(&self, allowed: &Rule) -> Option<String> {
-        let text = allowed.to_string();
-        let lists = [("deny", &self.deny), ("ask", &self.ask)];
-        let is_all = |rule: &Rule| rule.pattern().is_none() && rule.tool() == allowed.tool();
-        let covers = |rule: &&Rule| is_all(rule) || rule.to_string() == text || rule.narrows_all_of(allowed);
-        let (list, rule) = lists.iter().find_map(|(name, list)| Some((name, list.iter().find(covers)?)))?;
-        Some(format!("`{allowed}` never matches: `{rule}` in {list} comes first"))
-    }
-}
 
 /// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +53,8 @@ pub enum Verdict {
     Ask {
         /// The rule that asks; absent when the mode asks.
         rule: Option<String>,
+        /// Why the mode asks about what it lets run elsewhere, behind "asks because".
+        why: Option<String>,
     },
     /// It does not run.
     Deny {
@@ -97,21 +78,45 @@ pub struct ResolvedAccess {
 struct ResolvedPart {
     /// Absent when it is no path.
     target: Option<Target>,
-    /// Whether the call writes what controls git, linger, or which programs run: mode `edit` asks.
-    is_guarded: bool,
+    /// Why mode `edit` asks before the call writes it: it controls git, linger, or which programs run.
+    guard: Option<String>,
+    /// Absent when it is no command.
+    line: Option<ReadLine>,
 }
 
 impl ResolvedPart {
     fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let target = Target::of(access, workspace);
         let writes = target.as_ref().filter(|_| matches!(access, Access::Write(_)));
-        let is_guarded = writes.is_some_and(|target| {
-            let own: Vec<PathBuf> = rules.own.iter().flat_map(|own| [own.clone(), workspace.resolve(own)]).collect();
-            is_in_git(&target.resolved)
-                || controls_git_or_linger(target, &own, workspace)
-                || home::steers(target, workspace, rules.home.as_deref())
+        let guard = writes.and_then(|target| guarded::reason(target, workspace, rules));
+        Self { target, line: access.command().map(|text| ReadLine::of(text, workspace, rules)), guard }
+    }
+
+    /// The command line of a call that was resolved; absent for another.
+    fn whole_of(&self, call: &CallInfo<'_>) -> Option<&Whole> {
+        self.line.as_ref().filter(|line| call.access.command() == Some(&line.text)).map(|line| &line.whole)
+    }
+}
+
+/// A command line, read once.
+#[derive(Debug)]
+struct ReadLine {
+    text: String,
+    whole: Whole,
+    /// Whether the files that it reads by `<` may be read without asking.
+    may_read: bool,
+}
+
+impl ReadLine {
+    fn of(text: &str, workspace: &Workspace, rules: &Rules) -> Self {
+        let may_read = line::plain_parts(text).filter(|plain| !plain.inputs.is_empty()).is_none_or(|plain| {
+            let unasked = Unasked::of(rules, "read", &workspace.root, workspace);
+            plain.inputs.iter().all(|input| {
+                let path = workspace.cwd.join(input);
+                (!plain.moves || input.starts_with('/')) && !input.starts_with('~') && unasked.refusal(&path).is_none()
+            })
         });
-        Self { target, is_guarded }
+        Self { text: text.to_owned(), whole: Whole::of(text), may_read }
     }
 }
 
@@ -158,21 +163,22 @@ impl ResolvedAccess {
 
 /// Whether a call runs a command that is known to read alone.
 pub fn reads_by_command(tool: &str, access: &Access) -> bool {
-    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(script::plain(line)))
+    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(line::plain(line)))
 }
 
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
 /// decided on, and the strictest decision counts.
 pub fn decide(rules: &Rules, grants: &[Rule], mode: Mode, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Verdict {
     let verdicts = resolved.each(call).map(|(call, part)| decide_part(rules, grants, mode, &call, resolved, part));
-    verdicts.reduce(stricter).unwrap_or(Verdict::Ask { rule: None })
+    verdicts.reduce(stricter).unwrap_or(Verdict::Ask { rule: None, why: None })
 }
 
 /// The stricter of two decisions on parts of one call.
 fn stricter(one: Verdict, other: Verdict) -> Verdict {
     match (one, other) {
         (deny @ Verdict::Deny { .. }, _) | (_, deny @ Verdict::Deny { .. }) => deny,
-        (ask @ Verdict::Ask { rule: Some(_) }, _) | (_, ask @ Verdict::Ask { .. }) => ask,
+        (ask @ Verdict::Ask { rule: Some(_), .. }, _) | (_, ask @ Verdict::Ask { rule: Some(_), .. }) => ask,
+        (ask @ Verdict::Ask { why: Some(_), .. }, _) | (_, ask @ Verdict::Ask { .. }) => ask,
         (ask @ Verdict::Ask { .. }, _) => ask,
         (Verdict::Allow { by }, Verdict::Allow { by: other }) if by.split(", ").any(|it| it == other) => {
             Verdict::Allow { by }
@@ -202,14 +208,15 @@ fn decide_part(
     part: &ResolvedPart,
 ) -> Verdict {
     let ResolvedAccess { bases, .. } = resolved;
-    let ResolvedPart { target, is_guarded } = part;
+    let ResolvedPart { target, guard, .. } = part;
+    let whole = part.whole_of(call);
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
         let is_read = [SKILL, MEMORY].contains(&call.tool) && !call.changes && effect == Effect::Narrow;
         let matches = |rule: &&Rule| {
-            rule.matches(call, target.as_ref(), bases, effect)
-                || is_read && rule.matches(&as_read, target.as_ref(), bases, effect)
+            rule.matches(call, target.as_ref(), whole, bases, effect)
+                || is_read && rule.matches(&as_read, target.as_ref(), None, bases, effect)
         };
         list.iter().find(matches).map(ToString::to_string)
     };
@@ -223,12 +230,12 @@ fn decide_part(
         return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {
-        return Verdict::Ask { rule: Some(rule) };
+        return Verdict::Ask { rule: Some(rule), why: None };
     }
     if let Some(rule) = first(&rules.allow, Effect::Widen).or_else(|| first(grants, Effect::Widen)) {
         return Verdict::Allow { by: format!("rule {rule}") };
     }
-    if let Some(matched) = allow_each(rules.allow.iter().chain(grants), call) {
+    if let Some(matched) = allow_each(rules.allow.iter().chain(grants), call, part) {
         let (noun, matched) = (if matched.len() == 1 { "rule" } else { "rules" }, matched.join(", "));
         return Verdict::Allow { by: format!("{noun} {matched}") };
     }
@@ -240,10 +247,13 @@ fn decide_part(
         // Notes are the user's own; writing them asks, unless everything runs.
         _ if [SKILL, MEMORY].contains(&call.tool) => read_only,
         Mode::Ask | Mode::Plan => read_only && inside,
-        Mode::Edit if matches!(call.access, Access::Write(_)) => inside && !is_guarded,
+        Mode::Edit if matches!(call.access, Access::Write(_)) => inside && guard.is_none(),
         Mode::Edit => read_only && inside,
     };
-    if allowed { Verdict::Allow { by: format!("mode {mode}") } } else { Verdict::Ask { rule: None } }
+    if allowed {
+        return Verdict::Allow { by: format!("mode {mode}") };
+    }
+    Verdict::Ask { rule: None, why: guard.clone().filter(|_| mode == Mode::Edit && inside) }
 }
 
 /// Whether the call only reads. What a server or a host does with a call is unknown, whatever it declares.
@@ -253,25 +263,37 @@ fn is_read_only(call: &CallInfo<'_>) -> bool {
 
 /// Whether a hook with this matcher is about the call: it matches as generously as a rule in `deny`.
 pub fn concerns(matcher: &Rule, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
-    resolved
-        .each(call)
-        .any(|(call, part)| matcher.matches(&call, part.target.as_ref(), &resolved.bases, Effect::Narrow))
+    resolved.each(call).any(|(call, part)| {
+        matcher.matches(&call, part.target.as_ref(), part.whole_of(&call), &resolved.bases, Effect::Narrow)
+    })
 }
 
-/// The words of a command line that is one simple command, as [`script`] reads it.
-pub fn words_of(line: &str) -> Option<Vec<String>> {
-    let [words] = <[script::Words; 1]>::try_from(script::simple_commands(line)?).ok()?;
+/// The words of a command line that is one simple command, as [`line`] reads it.
+pub fn words_of(text: &str) -> Option<Vec<String>> {
+    let [words] = <[line::Words; 1]>::try_from(line::simple_commands(text)?).ok()?;
     Some(words)
 }
 
+/// Whether "always" adds rules for the commands of a line, and not one for exactly the line.
+pub fn is_several(text: &str) -> bool {
+    offer::of_line(text).is_some_and(|_| line::plain_parts(text).is_none_or(|plain| plain.parts.len() > 1))
+}
+
 /// The rules that allow each simple command of a command line, if it is nothing else; each rule once.
-fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo<'_>) -> Option<Vec<String>> {
-    let line = call.access.command()?;
-    let commands = script::simple_commands(script::plain(line))?;
+fn allow_each<'a>(
+    rules: impl Iterator<Item = &'a Rule> + Clone,
+    call: &CallInfo<'_>,
+    part: &ResolvedPart,
+) -> Option<Vec<String>> {
+    let text = call.access.command()?;
+    let plain = line::plain_parts(line::plain(text))?;
+    let may_read = || part.line.as_ref().is_some_and(|line| line.text == text && line.may_read);
+    if !plain.inputs.is_empty() && !may_read() {
+        return None;
+    }
     let mut matched = Vec::new();
-    for words in &commands {
-        let rule = rules.clone().find(|rule| rule.allows_simple(call, words)).filter(|_| !script::evaluates(words))?;
-        let rule = rule.to_string();
+    for command in &plain.parts {
+        let rule = allowing(rules.clone(), call, &command.words)?.to_string();
         if !matched.contains(&rule) {
             matched.push(rule);
         }
@@ -279,14 +301,55 @@ fn allow_each<'a>(rules: impl Iterator<Item = &'a Rule> + Clone, call: &CallInfo
     Some(matched)
 }
 
+/// The first rule that allows a simple command of a line.
+fn allowing<'a>(mut rules: impl Iterator<Item = &'a Rule>, call: &CallInfo<'_>, words: &[String]) -> Option<&'a Rule> {
+    rules.find(|rule| rule.allows_simple(call, words)).filter(|_| !line::evaluates(words))
+}
+
+/// A part of a command line, and the rule that it met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartMet {
+    /// The command, as the line has it.
+    pub part: String,
+    /// Absent if none allows it.
+    pub rule: Option<String>,
+}
+
+/// The parts of a command line that decide: the one that a deny or ask rule meets, or else each with the rule that allows it. Empty for
+/// other calls, and where no rule counts for a part.
+pub fn parts_met(rules: &Rules, grants: &[Rule], call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Vec<PartMet> {
+    let (Some(text), [resolved_part]) = (call.access.command(), resolved.parts.as_slice()) else { return Vec::new() };
+    let Some(whole) = resolved_part.whole_of(call) else { return Vec::new() };
+    let target = resolved_part.target.as_ref();
+    let narrowing = rules.deny.iter().chain(&rules.ask);
+    let met = narrowing.filter(|rule| rule.matches(call, target, Some(whole), &resolved.bases, Effect::Narrow));
+    let met = met.into_iter().find_map(|rule| Some((rule, rule.part_met(call, whole)?)));
+    if let Some((rule, part)) = met {
+        return vec![PartMet { part: part.to_owned(), rule: Some(rule.to_string()) }];
+    }
+    let Some(plain) = line::plain_parts(text) else { return Vec::new() };
+    let allow = rules.allow.iter().chain(grants);
+    let part = |it: &line::PlainCommand| PartMet {
+        part: text.get(it.text.clone()).unwrap_or_default().to_owned(),
+        rule: allowing(allow.clone(), call, &it.words).map(ToString::to_string),
+    };
+    let parts: Vec<PartMet> = plain.parts.iter().map(part).collect();
+    if parts.iter().any(|part| part.rule.is_some()) { parts } else { Vec::new() }
+}
+
 /// The rules that `allow_session` and `allow_always` add, one for each thing that the call touches: exactly this command, file or
-/// host, or this version of a server's tool; or all commands that begin with this program and subcommand ([`subcommand`]).
+/// host, or this version of a server's tool; or all commands that begin with this program and subcommand ([`subcommand`]). A line of
+/// several commands has a rule for each ([`offer`]).
 pub fn grants_for(call: &CallInfo<'_>, resolved: &ResolvedAccess) -> Vec<String> {
     let mut grants = Vec::new();
     for (call, part) in resolved.each(call) {
-        let grant = grant_for(&call, part.target.as_ref(), &resolved.bases);
-        if !grants.contains(&grant) {
-            grants.push(grant);
+        let several =
+            call.access.command().filter(|_| matches!(call.access, Access::Command(_))).and_then(offer::of_line);
+        let one = || vec![grant_for(&call, part.target.as_ref(), &resolved.bases)];
+        for grant in several.unwrap_or_else(one) {
+            if !grants.contains(&grant) {
+                grants.push(grant);
+            }
         }
     }
     grants
@@ -303,8 +366,7 @@ fn grant_for(call: &CallInfo<'_>, target: Option<&Target>, bases: &PathBases) ->
     let Some(target) = target.filter(|_| call.access.command().is_none()) else {
         return match &call.access {
             // With a blank behind it the star is one, and not the beginning of more.
-            Access::Command(text) if let Some(start) = subcommand::of(text) => format!("{tool}({start}:*)"),
-            Access::Command(text) if script::plain(text).ends_with(":*") => format!("{tool}({} )", script::plain(text)),
+            Access::Command(text) if line::plain(text).ends_with(":*") => format!("{tool}({} )", line::plain(text)),
             Access::Command(text) | Access::Inspect { command: text, .. } | Access::Network(text) => {
                 format!("{tool}({text})")
             }
@@ -341,7 +403,7 @@ pub fn grant_everywhere(rule: &str, cwd: &Path, names: &Names) -> String {
 
 /// `sha256:<hex>` of tool, arguments and directory: proves that the call that runs is the one that was shown.
 pub fn digest(tool: &str, input: &Value, cwd: &Path) -> String {
-    hash(&serde_json::json!({ "cwd": cwd.to_string_lossy(), "input": input, "tool": tool }))
+    hash(&serde_json::json!({ "cwd": linger_protocol::path::text(cwd), "input": input, "tool": tool }))
 }
 
 /// `sha256:<hex>` of a value, independent of the order of its fields.
@@ -350,37 +412,6 @@ pub fn hash(value: &Value) -> String {
     canonical(value, &mut text);
     let hash = Sha256::digest(text.as_bytes());
     hash.iter().fold("sha256:".to_owned(), |hex, byte| format!("{hex}{byte:02x}"))
-}
-
-/// The names of what steers git, or linger in a workspace.
-const OF_WORKSPACE: [&str; 3] = [".git", ".linger", ".mcp.json"];
-
-/// Whether this file belongs to a `.git`, or is linger's own.
-fn controls_git_or_linger(target: &Target, own: &[PathBuf], workspace: &Workspace) -> bool {
-    // The worktree of a child lies in a directory of linger's.
-    let is_free = |path: &Path| workspace.bound_by.is_some() && path.starts_with(&workspace.root);
-    [&target.literal, &target.resolved].into_iter().any(|path| {
-        path.components().any(|part| OF_WORKSPACE.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name)))
-            || (!is_free(path) && own.iter().any(|own| path.starts_with(own)))
-    })
-}
-
-/// Whether `path` is in a git directory, whatever its name: git runs the `config` and the hooks it finds there.
-/// A git directory has a file `HEAD`, and either `objects` and `refs` or a `commondir` (gitrepository-layout(5)).
-/// A new `HEAD` always asks, because writing one by hand has no honest use.
-fn is_in_git(path: &Path) -> bool {
-    let is = |name: &OsStr, known: &str| name.eq_ignore_ascii_case(known);
-    if path.file_name().is_some_and(|name| is(name, "HEAD")) {
-        return true;
-    }
-    path.ancestors().zip(path.ancestors().skip(1)).any(|(below, dir)| {
-        let makes_one =
-            || below.file_name().is_some_and(|name| ["objects", "refs", "commondir"].iter().any(|part| is(name, part)));
-        let is_one = || dir.join("commondir").exists() || (dir.join("objects").is_dir() && dir.join("refs").is_dir());
-        // git accepts a dangling symlink as `HEAD`.
-        let head = dir.join("HEAD").symlink_metadata();
-        head.is_ok_and(|head| !head.is_dir()) && (makes_one() || is_one())
-    })
 }
 
 /// JSON with sorted keys and no blanks.
@@ -416,6 +447,8 @@ fn canonical(value: &Value, out: &mut String) {
 
 #[cfg(test)]
 mod command_tests;
+#[cfg(test)]
+mod corpus_tests;
 #[cfg(test)]
 mod git_tests;
 #[cfg(test)]

@@ -14,19 +14,19 @@
 //! The tool set says which kind a tool takes ([`Names`]); the pattern of an unknown tool is read as every kind.
 //!
 //! Rules that narrow (deny, ask) match generously, because a false hit costs only a question: the path as written *or* as
-//! resolved, everything below a plainly named directory, `**/…` anywhere on the disk, a trailing ` *` or `:*` as a prefix of
-//! any part of a command line. Rules that widen (allow) match strictly: the resolved path; the whole command, or each of the
-//! simple commands that it consists of, when it is nothing else ([`script`]).
-//! A narrowing command rule is a convenience, not a fence: a shell can spell one command in many ways. Every command without
-//! an allow rule asks.
+//! resolved, everything below a plainly named directory, `**/…` anywhere on the disk, every command that a line may run, wherever
+//! it stands ([`super::line`]). Rules that widen (allow) match strictly: the resolved path; the whole command, or each of the simple
+//! commands that it consists of, when it is nothing else.
+//! A narrowing command rule is a convenience, not a fence: a program can run any other. Every command without an allow rule asks.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::script::{self, Words, plain};
+use super::line::{self, RuleStart, Whole, Words, plain};
 use super::subcommand;
 use crate::tool::apply_patch::NAME as APPLY_PATCH;
 use crate::tool::image::NAME as IMAGE;
@@ -42,9 +42,6 @@ const SHOWN: usize = 60;
 
 /// The tools whose errors quote the files that they change.
 const QUOTING: [&str; 2] = ["edit", APPLY_PATCH];
-
-/// Separators of a command line: deny and ask rules check each part by itself.
-const SEPARATORS: [char; 9] = [';', '|', '&', '\n', '(', ')', '{', '}', '`'];
 
 /// The parts of a call that decide about its permission.
 #[derive(Clone, Debug)]
@@ -97,6 +94,8 @@ struct Pattern {
     is_prefix: bool,
     /// The simple command, or its beginning, that an allow rule matches; absent if the pattern is none.
     words: Option<Words>,
+    /// The beginning, or the whole, of the commands that a deny or ask rule matches; absent if the pattern is no simple command.
+    start: Option<RuleStart>,
     /// The pattern of a path; absent if the tool takes none.
     path: Option<PathPattern>,
     /// Whether it begins or ends with a blank, which hardly any path does.
@@ -172,9 +171,11 @@ impl Rule {
             };
             let start = command.strip_suffix(":*");
             let one = |commands: Vec<Words>| <[Words; 1]>::try_from(commands).ok();
-            let words = script::simple_commands(plain(start.unwrap_or(command))).and_then(one);
+            let words = line::simple_commands(plain(start.unwrap_or(command))).and_then(one);
+            let text = plain(command);
             Ok(Pattern {
-                text: plain(command).to_owned(),
+                start: RuleStart::of(prefix(text).unwrap_or(text), prefix(text).is_some()),
+                text: text.to_owned(),
                 is_prefix: start.is_some(),
                 words: words.map(|[words]| words),
                 path,
@@ -244,7 +245,7 @@ impl Rule {
             None => {
                 Some(format!("`{self}` never matches: before `:*` stand plain words of one command, not `{start}`"))
             }
-            Some(words) if script::evaluates(words) => {
+            Some(words) if line::evaluates(words) => {
                 let name = words.first().map_or("", String::as_str);
                 Some(format!("`{self}` never matches: `{name}` runs what its words do not say; allow an exact command"))
             }
@@ -274,7 +275,7 @@ impl Rule {
         let of_commands = [self, allowed].iter().all(|rule| rule.tool == "bash");
         let (Some(own), Some(of), true) = (&self.pattern, &allowed.pattern, of_commands) else { return false };
         let start = of.text.strip_suffix(":*").unwrap_or(&of.text);
-        (own.is_prefix || !of.is_prefix) && own.narrows_command(start)
+        (own.is_prefix || !of.is_prefix) && own.narrows_command(start, &Whole::of(start)).is_some()
     }
 
     /// The text in the parentheses.
@@ -282,10 +283,21 @@ impl Rule {
         self.text.split_once('(')?.1.strip_suffix(')')
     }
 
+    /// The part of a command line that this rule, in `deny` or `ask`, meets.
+    pub(super) fn part_met<'a>(&self, call: &'a CallInfo<'_>, whole: &Whole) -> Option<&'a str> {
+        let command = call.access.command()?;
+        match &self.pattern {
+            Some(pattern) => command.get(pattern.narrows_command(command, whole)?),
+            None => Some(command),
+        }
+    }
+
+    /// `whole` is the command line of the call, if it has one.
     pub(super) fn matches(
         &self,
         call: &CallInfo<'_>,
         target: Option<&Target>,
+        whole: Option<&Whole>,
         bases: &PathBases,
         effect: Effect,
     ) -> bool {
@@ -299,7 +311,10 @@ impl Rule {
                 }
                 (Some(pattern), Access::Command(command) | Access::Inspect { command, .. }, _) => match effect {
                     Effect::Widen => !pattern.is_prefix && plain(command) == pattern.text,
-                    Effect::Narrow => pattern.narrows_command(command),
+                    Effect::Narrow => match whole {
+                        Some(whole) => pattern.narrows_command(command, whole).is_some(),
+                        None => pattern.narrows_command(command, &Whole::of(command)).is_some(),
+                    },
                 },
                 (Some(pattern), Access::Network(host), _) => is_host(&pattern.text, host, effect),
                 // A tool that changed since it was permitted asks again.
@@ -357,15 +372,19 @@ impl Pattern {
             .is_some_and(|words| if self.is_prefix { command.starts_with(words) } else { command == words.as_slice() })
     }
 
-    /// Whether a deny or ask rule with this pattern matches the command line: wherever an allow rule would, and beyond.
-    fn narrows_command(&self, command: &str) -> bool {
+    /// The bytes of the part of a command line that a deny or ask rule with this pattern matches: a command, wherever it stands; or
+    /// all of it, by its text or because it is not certain what runs.
+    fn narrows_command(&self, command: &str, whole: &Whole) -> Option<Range<usize>> {
         let text = self.text.as_str();
         let hits =
             |part: &str| plain(part) == text || prefix(text).is_some_and(|prefix| plain(part).starts_with(prefix));
-        let hits_simple = |words: script::Words| self.begins_simple(&words) || hits(&words.join(" "));
-        hits(command)
-            || command.split(SEPARATORS).any(|part| !plain(part).is_empty() && hits(part))
-            || script::simple_commands(plain(command)).into_iter().flatten().any(hits_simple)
+        let of_commands = |start: &RuleStart| whole.commands.iter().find(|command| start.fits(&command.words));
+        if let Some(met) = self.start.as_ref().and_then(of_commands) {
+            return Some(met.text.clone());
+        }
+        let may_be = |bare: &String| self.start.as_ref().is_none_or(|start| start.may_be_in(bare));
+        let is_hit = hits(command) || whole.unsure.as_ref().is_some_and(may_be);
+        is_hit.then_some(0..command.len())
     }
 }
 

@@ -4,7 +4,6 @@
 //! cover ([`goes_beyond`]): `git fetch` runs any program (`--upload-pack`) and `git diff` writes any file (`--output`), so a rule that
 //! an answer adds names such a command exactly.
 
-use super::script::{self, plain};
 use crate::tool::launchers::{BUILD_TOOLS, INTERPRETERS, RUNNERS, base};
 
 /// Programs and their subcommands, for which "always" means "with any further arguments".
@@ -199,16 +198,15 @@ impl Refused {
 }
 
 /// The words of a command that a rule for all like it begins with, if there is such a rule.
-pub(super) fn of(command: &str) -> Option<String> {
-    let [words] = <[script::Words; 1]>::try_from(script::simple_commands(plain(command))?).ok()?;
+pub(super) fn of(words: &[String]) -> Option<String> {
     let (program, second) = (words.first()?.as_str(), words.get(1)?.as_str());
     if is_known(program, second) {
-        return (!goes_beyond(2, &words)).then(|| format!("{program} {second}"));
+        return (!goes_beyond(2, words)).then(|| format!("{program} {second}"));
     }
     let third = words.get(2).filter(|_| SCRIPTS.contains(&program) && second == "run")?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-:.".contains(c);
     let is_name = third.starts_with(|c: char| c.is_ascii_alphanumeric()) && third.chars().all(is_plain);
-    (is_name && !goes_beyond(3, &words)).then(|| format!("{program} {second} {third}"))
+    (is_name && !goes_beyond(3, words)).then(|| format!("{program} {second} {third}"))
 }
 
 fn is_known(program: &str, second: &str) -> bool {
@@ -278,7 +276,13 @@ pub(super) fn caution(words: &[String]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line::{plain, simple_commands};
     use super::*;
+
+    fn of(command: &str) -> Option<String> {
+        let commands = simple_commands(plain(command))?;
+        super::of(commands.first().filter(|_| commands.len() == 1)?)
+    }
 
     #[test]
     fn a_subcommand_is_a_rule_of_its_own_only_if_the_command_is_plain() {

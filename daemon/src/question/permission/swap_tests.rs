@@ -2,6 +2,7 @@
 //! by the number of calls, and a thread swaps as fast as it can.
 
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 

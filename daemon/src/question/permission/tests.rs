@@ -1,6 +1,7 @@
 //! Rules and modes as tables, and the laws that hold for any rule.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -94,7 +95,7 @@ impl House {
         let (rules, call) = (self.rules(rules), self.call(call));
         match decide(&rules, &[], mode, &call, &ResolvedAccess::of(&call.access, &self.workspace, &rules)) {
             Verdict::Allow { by } => format!("allow: {by}"),
-            Verdict::Ask { rule } => format!("ask: {}", rule.unwrap_or_default()),
+            Verdict::Ask { rule, .. } => format!("ask: {}", rule.unwrap_or_default()),
             Verdict::Deny { reason, .. } => format!("deny: {reason}"),
         }
     }
@@ -227,6 +228,7 @@ fn mode_edit_asks_in_home_and_above_before_what_starts_programs_changes() {
     std::os::unix::fs::symlink(house.path("home/.ssh"), house.path("home/keys")).unwrap();
     let path = format!("relative:{}:/usr/bin", house.path("home/tools").display());
     house.workspace.env = Arc::new(BTreeMap::from([("PATH".to_owned(), path)]));
+    let base = house.path("");
     let mut check = |root: &str, asks: &[&str], allows: &[&str]| {
         (house.workspace.root, house.workspace.cwd) = (house.path(root), house.path(root));
         let cases = asks.iter().map(|path| (path, "ask")).chain(allows.iter().map(|path| (path, "allow")));
@@ -242,13 +244,67 @@ fn mode_edit_asks_in_home_and_above_before_what_starts_programs_changes() {
         "home/.config/git/hooks/post-checkout",
         "home/.local/bin/git",
         "home/bin/git",
+        "home/Bin/git",
         "home/tools/git",
         "home/app/.envrc",
+        "home/app/.github/workflows/ci.yml",
     ];
     check("home", &guarded, &["home/notes", "home/app/src/a.rs", "home/tools.txt", "home/app/bin/run"]);
     check("", &guarded, &["home/notes", "out/x", "proj/app/src/a.rs"]);
-    // In a project nothing changes.
-    check("home/app", &[], &["home/app/.envrc", "home/app/bin/run", "home/app/.github/workflows/ci.yml"]);
+    // A project has its own settings.
+    let own = ["home/app/.editorconfig", "home/app/.config/nextest.toml", "home/app/bin/run", "home/app/Makefile"];
+    check("home/app", &["home/app/.envrc", "home/app/deep/.vscode/tasks.json", "home/app/.SSH/config"], &own);
+    // Guarded by where it is, whatever the workspace is.
+    for (root, file) in [
+        ("home/.ssh", "home/.ssh/authorized_keys"),
+        ("home/.ssh", "home/keys/authorized_keys"),
+        ("home/.config", "home/.config/any/thing"),
+        ("home/.config/systemd/user", "home/.config/systemd/user/x.service"),
+        ("home/.local/bin", "home/.local/bin/tool"),
+        ("home/.dotfiles/nvim", "home/.dotfiles/nvim/init.lua"),
+        ("home/bin", "home/bin/git"),
+        ("home/tools", "home/tools/git"),
+        ("home/tools/sub", "home/tools/git"),
+        ("proj/.claude", "proj/.claude/settings.json"),
+        ("proj/.vscode", "proj/.vscode/tasks.json"),
+    ] {
+        std::fs::create_dir_all(base.join(root)).unwrap();
+        check(root, &[file], &[]);
+    }
+    // Behind a directory on the PATH with all of the workspace in it, programs are not found.
+    check("home/tools/sub", &[], &["home/tools/sub/notes"]);
+}
+
+#[test]
+fn directories_of_home_are_guarded_when_they_are_added_too_and_worktrees_of_linger_are_not() {
+    let mut house = house();
+    let asks = |house: &House, path: &str| {
+        let call = house.call(&format!("write {path}"));
+        let rules = house.rules([&[], &[], &[]]);
+        match decide(&rules, &[], Mode::Edit, &call, &ResolvedAccess::of(&call.access, &house.workspace, &rules)) {
+            Verdict::Allow { .. } => None,
+            Verdict::Ask { why, .. } => Some(why.unwrap_or_default()),
+            Verdict::Deny { reason, .. } => panic!("{reason}"),
+        }
+    };
+    for dir in ["home/.ssh", "home/bin", "home/.config/x", "home/.local/share/linger/worktrees/w1/.vscode"] {
+        std::fs::create_dir_all(house.path(dir)).unwrap();
+    }
+    std::os::unix::fs::symlink(house.path("home/.ssh"), house.path("proj/app/inside")).unwrap();
+    house.workspace.added =
+        AddedDirs::new(&[house.path("home/.ssh"), house.path("home/bin"), house.path("home/.config/x")]);
+    for path in ["home/.ssh/config", "home/bin/x", "home/.config/x/y", "proj/app/inside/authorized_keys"] {
+        let why = asks(&house, path);
+        assert!(why.is_some_and(|why| why.contains("`~/") || why.contains("`.ssh`")), "{path}");
+    }
+    let worktree = house.path("home/.local/share/linger/worktrees/w1");
+    let bound_by = Some(house.path("proj"));
+    house.workspace =
+        Workspace { root: worktree.clone(), cwd: worktree, bound_by, added: Default::default(), ..house.workspace };
+    let below = |path: &str| format!("home/.local/share/linger/worktrees/w1/{path}");
+    assert_eq!(asks(&house, &below("src/main.rs")), None);
+    assert!(asks(&house, &below(".vscode/tasks.json")).is_some_and(|why| why.contains("an editor")));
+    assert!(asks(&house, "home/.bashrc").is_some());
 }
 
 #[test]
@@ -540,7 +596,7 @@ proptest! {
         prop_assert!(granted(&house, &grant, &call(&one)), "{grant:?}");
         prop_assert_eq!(Rule::parse(&grant, &names()).unwrap().to_string(), grant.clone());
         let blank = [' ', '\t', '\n'];
-        let words = |text: &str| script::simple_commands(text.trim_matches(blank));
+        let words = |text: &str| line::simple_commands(text.trim_matches(blank));
         let same = match command {
             true => one.trim_matches(blank) == other.trim_matches(blank) || words(&one).is_some_and(|one| words(&other) == Some(one)),
             false => one == other,

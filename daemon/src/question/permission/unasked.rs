@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::Rules;
 use super::rule::{CallInfo, Effect, PathBases, Rule, Target};
+use super::rules::Rules;
 use crate::sys::disk;
 use crate::tool::handle::Entry;
 use crate::tool::{Access, Workspace};
@@ -111,7 +111,7 @@ impl Unasked {
     fn matches(&self, rule: &Rule, path: &Path) -> bool {
         ["read", self.tool.as_str()].into_iter().any(|tool| {
             let call = CallInfo { tool, changes: false, access: Access::Read(path.to_path_buf()) };
-            rule.matches(&call, Target::of(&call.access, &self.workspace).as_ref(), &self.bases, Effect::Narrow)
+            rule.matches(&call, Target::of(&call.access, &self.workspace).as_ref(), None, &self.bases, Effect::Narrow)
         })
     }
 

@@ -12,6 +12,18 @@ const BINNED: &str = "the session was put into the bin";
 impl Actor {
     /// Puts the session into the bin, unless a turn runs.
     pub(super) async fn bin(&mut self, asked: KeyedReply) {
+        self.put_into_bin(asked, false).await;
+    }
+
+    /// Puts the session into the bin, for `retention`, unless it has been used since `before`.
+    pub(super) async fn retain(&mut self, before: u64, reply: Reply<()>) {
+        if self.state.progress.updated_at >= before || self.state.has_due_prompt() {
+            return respond(reply, Err(RpcError::new(Code::Busy, format!("session {} is in use", self.id))));
+        }
+        self.put_into_bin(KeyedReply { key: None, reply }, true).await;
+    }
+
+    async fn put_into_bin(&mut self, asked: KeyedReply, by_retention: bool) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         if self.state.turn.is_some() {
             let busy = RpcError::new(Code::Busy, format!("session {} has a running turn", self.id));
@@ -27,7 +39,7 @@ impl Actor {
         self.env.forget_secrets(&self.id);
         tracing::info!(target: "session", session = %self.id, "put into the bin");
         let outcome = self.remember(key, &());
-        let draft = Draft::new(EventBody::bin_changed(true, None));
+        let draft = Draft::new(EventBody::bin_changed(true, None, by_retention));
         let committed = self.append_synced(vec![draft], outcome);
         respond_when(reply, committed, ());
     }
@@ -47,7 +59,7 @@ impl Actor {
         let back = session::OutOfBin { name: name.clone() };
         tracing::info!(target: "session", session = %self.id, "taken out of the bin");
         let outcome = self.remember(key, &back);
-        let draft = Draft::new(EventBody::bin_changed(false, name));
+        let draft = Draft::new(EventBody::bin_changed(false, name, false));
         let committed = self.append_synced(vec![draft], outcome);
         respond_holding(reply, committed, back, guard);
     }

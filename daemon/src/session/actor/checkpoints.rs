@@ -3,7 +3,7 @@
 use linger_protocol::checkpoint::{Checkpoint, Diff, Differences};
 
 use super::*;
-use crate::session::calls::checkpoints::after;
+use crate::session::calls::checkpoints::{CallTime, after};
 use crate::session::reading::changes;
 use crate::session::state::undo::OpenCheckpoint;
 use crate::sys::task;
@@ -36,15 +36,16 @@ impl Actor {
         if runs || !self.checkpoints.is_idle() {
             return;
         }
-        let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() else { return };
+        let Some(OpenCheckpoint { before, at, .. }) = self.state.undo.open.as_deref().cloned() else { return };
         let (calls, workspace) = (self.env.calls.clone(), self.workspace.clone());
-        self.checkpoints.0.spawn(async move { after(&calls.checkpoints, &workspace, before).await });
+        let time = CallTime::cut_off(at);
+        self.checkpoints.0.spawn(async move { after(&calls.checkpoints, &workspace, before, time).await });
     }
 
     /// Records the checkpoint after an interrupted call, unless that is done.
     pub(super) fn checkpoint_taken(&mut self, taken: Option<Checkpoint>) {
         let open = self.state.undo.open.as_deref().cloned();
-        if let (Some(OpenCheckpoint { before, turn }), Some(taken)) = (open, taken)
+        if let (Some(OpenCheckpoint { before, turn, .. }), Some(taken)) = (open, taken)
             && before.call_id == taken.call_id
         {
             let draft = Draft { turn, ..Draft::new(EventBody::Checkpoint(taken)) };
@@ -54,8 +55,9 @@ impl Actor {
 
     /// Takes that checkpoint now.
     pub(super) async fn close_checkpoint(&mut self) {
-        if let Some(OpenCheckpoint { before, .. }) = self.state.undo.open.as_deref().cloned() {
-            let taken = after(&self.env.calls.checkpoints, &self.workspace, before).await;
+        if let Some(OpenCheckpoint { before, at, .. }) = self.state.undo.open.as_deref().cloned() {
+            let time = CallTime::cut_off(at);
+            let taken = after(&self.env.calls.checkpoints, &self.workspace, before, time).await;
             self.checkpoint_taken(Some(taken));
         }
     }

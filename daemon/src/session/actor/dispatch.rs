@@ -41,12 +41,14 @@ impl Actor {
                 command.refuse(self.binned())
             }
             Command::Bin(asked) => self.bin(asked).await,
+            Command::Retain(before, reply) => self.retain(before, reply).await,
             Command::Restore(key, reply) => self.take_out(key, reply).await,
             Command::Unqueue(prompt, key, by, reply) => self.unqueue(prompt, key, by, reply).await,
             Command::Prompt(request) => self.prompt(request).await,
             Command::Compact(compact, key, by, reply) => self.compact(compact, key, by, reply).await,
             Command::Cancel(background, asked) => self.cancel(background, asked).await,
-            Command::Continue(asked) => self.resume(asked).await,
+            Command::Continue(None, by, asked) => self.resume(&by, asked).await,
+            Command::Continue(Some(draft), by, asked) => self.send_draft(draft, &by, asked).await,
             Command::Configured => self.configured(),
             Command::GoBack(back, key, by, reply) => self.go_back(*back, key, by, reply).await,
             Command::Uncompact(taken, head, key, by, reply) => self.uncompact(taken, head, key, by, reply).await,
@@ -55,6 +57,7 @@ impl Actor {
             Command::CommitWorktree(reply) => self.commit_worktree(reply),
             Command::WorktreeIs(status, reply) => self.note_worktree(status, reply),
             Command::Merge(work, key, by, reply) => self.merge(*work, key, by, reply).await,
+            Command::Uncertain(after, reply) => respond(reply, self.uncertain(after).await),
             Command::Undo(undo, key, by, reply) => self.undo(undo, key, by, reply).await,
             Command::Redo(redo, key, by, reply) => self.redo(redo, key, by, reply).await,
             Command::Set(set, may_add, asked) => self.set(set, may_add, asked).await,
@@ -124,7 +127,7 @@ impl Actor {
             }
             TurnMessage::Pieces(fragments, done) => self.pieces(fragments, done),
             TurnMessage::Counted(usage) => self.recorded.set_usage(usage.map(|usage| *usage)),
-            TurnMessage::AskPermission(request) => self.request_permission(*request),
+            TurnMessage::AskPermissions(requests) => self.request_permissions(requests),
             TurnMessage::Ask(question, reply) => self.ask_question(*question, reply),
             TurnMessage::Boundary(ending, reply) => self.boundary_or_hold(ending.map(|ending| *ending), reply),
             TurnMessage::Check(reply) => self.check(reply),

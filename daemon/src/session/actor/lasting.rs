@@ -7,8 +7,9 @@ use linger_protocol::question::Answer;
 
 use super::*;
 use crate::config::Settled;
-use crate::question::permission::{self, Rule};
+use crate::question::permission::{self, CallInfo, Rule, Verdict};
 use crate::session::state::QuestionState;
+use crate::tool::Access;
 
 /// The most rules that an answer may name: a person writes few.
 const MAX_RULES: usize = 32;
@@ -29,11 +30,49 @@ pub(super) fn rules_for_always(asked: &QuestionState, answer: &Answer) -> Option
     Some((refuses, rules_of(asked, answer)))
 }
 
+/// The rule for exactly a command line, for an answer that refuses one which has a rule for each of its commands.
+fn rule_for_line(line: &str) -> String {
+    let line = line.trim_matches([' ', '\t', '\n']);
+    // With a blank behind it the star is one, and not the beginning of more.
+    if line.ends_with(":*") { format!("bash({line} )") } else { format!("bash({line})") }
+}
+
 fn rules_of(asked: &QuestionState, answer: &Answer) -> Vec<String> {
     if answer.rules.is_empty() { asked.rules() } else { answer.rules.clone() }
 }
 
 impl Actor {
+    /// The rules that an answer for a call may add: of a line of several commands, for those that would ask.
+    pub(super) fn offered_rules(&self, request: &PermissionRequest) -> Vec<String> {
+        let all = permission::grants_for(&request.info(), &request.resolved);
+        if all.len() < 2 || request.effects.access.command().is_none() {
+            return all;
+        }
+        let asks = |rule: &&String| {
+            let text = rule.strip_prefix("bash(").and_then(|rule| rule.strip_suffix(')')).unwrap_or(rule);
+            let command = text.strip_suffix(":*").unwrap_or(text).to_owned();
+            let info = CallInfo { access: Access::Command(command), ..request.info() };
+            !matches!(self.verdict_on(&info, request), Verdict::Allow { .. })
+        };
+        let asking: Vec<String> = all.iter().filter(asks).cloned().collect();
+        if asking.is_empty() { all } else { asking }
+    }
+
+    /// An answer that refuses a line of several commands for always refuses that line, and not each of its commands.
+    pub(super) fn refuse_line(&self, asked: &QuestionState, answer: &mut Answer) {
+        let refuses = Decision::answer(&answer.answer) == Some(Decision::RejectAlways);
+        if !refuses || !answer.rules.is_empty() || asked.grant().is_none() {
+            return;
+        }
+        let request = self.running().and_then(|running| running.request(&asked.id));
+        let Some(request) = request else { return };
+        if let Access::Command(line) = &request.effects.access
+            && permission::is_several(line)
+        {
+            answer.rules = vec![rule_for_line(line)];
+        }
+    }
+
     /// Checks the rules that an answer adds: those that it names must be rules that can match, and there must be room for them.
     pub(super) fn check_rules(&self, asked: &QuestionState, answer: &Answer) -> Result<(), RpcError> {
         let decision = asked.grant().and_then(|_| Decision::answer(&answer.answer)).filter(|decision| decision.lasts());

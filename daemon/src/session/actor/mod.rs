@@ -15,6 +15,7 @@ mod dispatch;
 mod hooks;
 mod lasting;
 mod limit;
+mod moving;
 mod places;
 mod plan;
 mod prompts;
@@ -87,6 +88,7 @@ use reply::{CANCELLED_LATER, respond_all, respond_holding, respond_when, settled
 pub use requests::add_directories;
 use running::RunningTurn;
 use storage::known;
+pub use undo::uncertain_changes;
 
 /// How long a stopped turn may take before it is abandoned. Its processes are killed immediately.
 const STOP_GRACE: Duration = Duration::from_secs(1);

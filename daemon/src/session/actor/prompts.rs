@@ -26,6 +26,8 @@ struct Accepted {
     until: Option<session::Until>,
     /// The command that it named.
     named: Option<Named>,
+    /// Whether its sender waits for the answer.
+    awaited: bool,
     /// The blobs that `content` names.
     blobs: Vec<Held>,
 }
@@ -69,6 +71,7 @@ impl Actor {
             schema: asked,
             until: prompt.until,
             named,
+            awaited: prompt.awaited,
             blobs,
         };
         self.accept(accepted, key, by, reply);
@@ -89,7 +92,8 @@ impl Actor {
             return respond(reply, Err(error));
         }
         let (schema, until, named, blobs) = (None, None, None, Vec::new());
-        let accepted = Accepted { content, when: When::Steer, compact: true, schema, until, named, blobs };
+        let accepted =
+            Accepted { content, when: When::Steer, compact: true, schema, until, named, awaited: false, blobs };
         self.accept(accepted, key, by, reply);
     }
 
@@ -116,7 +120,7 @@ impl Actor {
 
     /// Queues a prompt, and starts it if the session is idle.
     fn accept(&mut self, accepted: Accepted, key: Option<Key>, by: Author, reply: Reply<Prompted>) {
-        let Accepted { content, when, compact, schema, until, named, blobs } = accepted;
+        let Accepted { content, when, compact, schema, until, named, awaited, blobs } = accepted;
         fault::point("actor.prompt");
         if !compact {
             self.withdraw_plan("another prompt came");
@@ -126,7 +130,7 @@ impl Actor {
             None => (None, Vec::new(), None),
         };
         let plain = self.next_prompt(content, when, &by);
-        let accepted = PromptAccepted { compact, schema, until, command, runs, limit, ..plain };
+        let accepted = PromptAccepted { compact, schema, until, command, runs, limit, awaited, ..plain };
         let prompted = Prompted { prompt: accepted.prompt.clone(), seq: self.state.progress.head + 1 };
         let outcome = self.remember(key, &prompted);
         let accepted = Draft { blobs, ..Draft::new(EventBody::PromptAccepted(accepted)) };
@@ -135,6 +139,11 @@ impl Actor {
         if when == When::Steer && !compact {
             self.answer_circles(&by);
         }
+        self.start_prompts(when);
+    }
+
+    /// Goes on with what was just queued.
+    fn start_prompts(&mut self, when: When) {
         match (&mut self.phase, when) {
             (Phase::Running(_), When::Interrupt) => self.stop(Then::Interrupt),
             // Someone is there: a turn that waits for its provider tries at once.
@@ -147,7 +156,31 @@ impl Actor {
         }
     }
 
-    /// Takes back a prompt that waits for its turn: the one that is named, or the last.
+    /// Sends one draft: it is queued like a new prompt.
+    pub(super) async fn send_draft(&mut self, prompt: PromptId, by: &Author, asked: KeyedReply) {
+        let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
+        if !self.state.queue.drafts.iter().any(|draft| draft.prompt == prompt) {
+            let none = RpcError::new(Code::Idle, format!("prompt {prompt} is no draft of session {}", self.id));
+            return respond(reply, Err(none.hint(format!("`linger queue {}` lists them", self.id))));
+        }
+        self.send_drafts(vec![prompt], key, by, reply);
+    }
+
+    /// Queues drafts again, in their order, and starts them.
+    pub(super) fn send_drafts(&mut self, drafts: Vec<PromptId>, key: Option<Key>, by: &Author, reply: Reply<()>) {
+        if let Err(error) = self.env.providers.usable(&self.state.settings.model) {
+            return respond(reply, Err(error));
+        }
+        self.withdraw_plan("another prompt came");
+        let outcome = self.remember(key, &());
+        let sent = |prompt| EventBody::DraftSent { prompt, by: Some(by.name.clone()), process: by.process };
+        let drafts = drafts.into_iter().map(sent).map(Draft::new).collect();
+        let committed = self.append_synced(drafts, outcome);
+        respond_when(reply, committed, ());
+        self.start_prompts(When::Queue);
+    }
+
+    /// Takes back a prompt that waits for its turn, or a draft: the one that is named, or the last.
     pub(super) async fn unqueue(
         &mut self,
         prompt: Option<PromptId>,
@@ -160,8 +193,8 @@ impl Actor {
         let running = self.state.turn.as_ref().and_then(|turn| turn.prompt.clone());
         let may_go = |queued: &&Queued| Some(&queued.prompt) != running.as_ref();
         let meant = match &prompt {
-            Some(prompt) => self.state.queue.prompts.iter().filter(may_go).find(|queued| queued.prompt == *prompt),
-            None => self.state.queue.prompts.iter().rfind(may_go),
+            Some(prompt) => self.state.queue.all().filter(may_go).find(|queued| queued.prompt == *prompt),
+            None => self.state.queue.prompts.iter().rfind(may_go).or_else(|| self.state.queue.drafts.last()),
         };
         let Some(prompt) = meant.map(|queued| queued.prompt.clone()) else {
             let text = match prompt {
@@ -203,6 +236,7 @@ impl Actor {
             child: None,
             runs: Vec::new(),
             limit: None,
+            awaited: false,
         }
     }
 
@@ -219,12 +253,8 @@ impl Actor {
         self.may_wait(content)?;
         let cwd = self.state.identity.cwd.clone();
         match disk::probe(&self.state.identity.cwd, disk::SHORT_TIMEOUT, move || cwd.is_dir()).await {
-            Some(true) => {}
-            Some(false) => {
-                let gone = format!("the directory {} is gone", self.state.identity.cwd.display());
-                return Err(RpcError::new(Code::NoWorkspace, gone)
-                    .hint("create it again, or start a session in another directory"));
-            }
+            // Talking needs no directory: without it commands run elsewhere, and say so.
+            Some(true | false) => {}
             None => {
                 return Err(RpcError::new(Code::NoWorkspace, disk::unresponsive(&self.state.identity.cwd))
                     .hint("try again when it does"));
@@ -234,8 +264,9 @@ impl Actor {
     }
 
     /// Finds the root of the workspace, if its disk did not answer when the session was loaded.
-    async fn see_workspace(&mut self) {
-        if !self.workspace.is_seen {
+    pub(super) async fn see_workspace(&mut self) {
+        let is_elsewhere = self.workspace.cwd != self.state.identity.cwd && !self.id.is_daemon();
+        if !self.workspace.is_seen || is_elsewhere {
             let env = BTreeMap::clone(&self.workspace.env);
             let (cwd, bound_by) = (&self.state.identity.cwd, self.state.task.bound_by());
             let workspaces = &self.env.workspaces;
@@ -249,6 +280,7 @@ impl Actor {
     /// Checks the bounds on queued prompts.
     pub(super) fn may_wait(&self, content: &[ContentBlock]) -> Result<(), RpcError> {
         let waiting: usize = self.state.queue.prompts.iter().map(queued_size).sum();
+        let drafts = self.state.queue.drafts.len();
         if !self.env.queued_bytes.has_room(size(content)) {
             let limit = format!("all sessions together already have {MAX_TOTAL} bytes of queued prompts");
             return Err(RpcError::new(Code::TooMuch, limit).hint("wait until some have started, or cancel"));
@@ -266,6 +298,11 @@ impl Actor {
                 format!("session {} already has {MAX_QUEUED} queued prompts", self.id),
             )
             .hint("wait for its turns to end, or cancel"));
+        }
+        // A cancel makes drafts of all that is queued, and the user's next prompt is accepted after it.
+        if drafts + self.state.queue.prompts.len() >= 2 * MAX_QUEUED {
+            return Err(RpcError::new(Code::TooMuch, format!("session {} already has {drafts} drafts", self.id))
+                .hint("send them, or take them back"));
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! meantime, or waits again.
 
 use linger_protocol::event::{PermissionRequested, Process, QuestionResolved, ToolFinished};
-use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Question, QuestionOption, Subject};
+use linger_protocol::question::{AlreadyAnswered, Answer, Blocks, Position, Question, QuestionOption, Subject};
 
 use super::lasting::{in_words, rules_for_always};
 use super::*;
@@ -19,6 +19,15 @@ use crate::tool::Access;
 /// The length of a question's random id, in letters of five bits. A collision fails a write; among a million ids in one database
 /// its probability is one in two thousand.
 const RANDOM: usize = 10;
+
+/// A call that a user has to be asked about.
+struct DueQuestion {
+    request: PermissionRequest,
+    /// The rule that asks; absent when the mode does.
+    rule: Option<String>,
+    /// Why the mode asks about what it lets run elsewhere.
+    why: Option<String>,
+}
 
 /// Reply channels of questions that are not permissions; after a restart only of those asked again.
 #[derive(Default)]
@@ -79,6 +88,8 @@ impl Actor {
             self.steer(content, &by);
         }
         let outcome = self.remember(key, &());
+        let mut answer = answer;
+        self.refuse_line(&asked, &mut answer);
         let lasting = rules_for_always(&asked, &answer);
         let Answer { answer, value, reason, rules, .. } = answer;
         let Author { name, process } = by;
@@ -414,9 +425,10 @@ impl Actor {
     }
 
     /// The decision on `info`, which touches what `request` does.
-    fn verdict_on(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Verdict {
+    pub(super) fn verdict_on(&self, info: &CallInfo<'_>, request: &PermissionRequest) -> Verdict {
         let policy = self.state.settings.settled();
-        let verdict = self.env.policy.decide(policy, info, &request.resolved, &self.workspace);
+        let workspace = request.moved.as_ref().unwrap_or(&self.workspace);
+        let verdict = self.env.policy.decide(policy, info, &request.resolved, workspace);
         match self.limit(info, request).filter(|_| !matches!(verdict, Verdict::Deny { .. })) {
             Some(reason) => Verdict::Deny { rule: None, reason },
             None => verdict,
@@ -445,7 +457,14 @@ impl Actor {
         self.env.policy.limit(&turn.demands.limits, info, &request.resolved)
     }
 
-    pub(super) fn request_permission(&mut self, request: PermissionRequest) {
+    /// Decides on the calls of one answer, and asks together about those that need a user.
+    pub(super) fn request_permissions(&mut self, requests: Vec<PermissionRequest>) {
+        let due = requests.into_iter().filter_map(|request| self.request_permission(request)).collect();
+        self.ask(due);
+    }
+
+    /// Decides on a call; gives it back if a user has to be asked.
+    fn request_permission(&mut self, request: PermissionRequest) -> Option<DueQuestion> {
         let earlier = self.state.turn.as_ref().and_then(|turn| turn.permission(&request.call_id)).cloned();
         // Asked about something else, as in a state that was made up, or about a server's tool that has changed since:
         // withdrawn, and asked anew.
@@ -463,13 +482,15 @@ impl Actor {
                 Some(given) => permitted(&given, &asked.digest),
                 None if is_moved(asked.grant(), &request) => {
                     self.wait_for(asked.id.clone(), request);
-                    return self.decide(&asked.id, Decision::RejectOnce, "the daemon", Some(ELSEWHERE.to_owned()));
+                    self.decide(&asked.id, Decision::RejectOnce, "the daemon", Some(ELSEWHERE.to_owned()));
+                    return None;
                 }
                 None => {
                     self.env.questions.add(&asked.id, &self.id);
                     self.wait_for(asked.id, request);
                     // Mode and rules may have changed since.
-                    return self.review();
+                    self.review();
+                    return None;
                 }
             },
             None => match self.verdict(&request) {
@@ -481,47 +502,71 @@ impl Actor {
                     tracing::info!(target: "permission", session = %self.id, action = %request.action, reason, "denied");
                     PermissionAnswer::No(reason)
                 }
-                Verdict::Ask { rule } => match self.refusal(&request) {
+                Verdict::Ask { rule, why } => match self.refusal(&request) {
                     Some(refusal) => PermissionAnswer::Futile(refusal),
-                    None => return self.ask(request, rule),
+                    None => return Some(DueQuestion { request, rule, why }),
                 },
             },
         };
         // The call may be cancelled by now.
         let _gone = request.reply.send(verdict);
+        None
     }
 
-    pub(super) fn ask(&mut self, mut request: PermissionRequest, rule: Option<String>) {
-        // Show the files that the call reaches, not only their names.
-        request.action += &request.resolved.targets(&request.effects.access).said();
-        let id = new_id();
-        let grants = grants_for(&request.info(), &request.resolved);
+    /// Asks a user about these calls of one answer; each question says which of how many it is.
+    fn ask(&mut self, due: Vec<DueQuestion>) {
+        let of = due.len() as u32;
+        // Lists order questions of the same millisecond by their ids.
+        let mut ids: Vec<QuestionId> = due.iter().map(|_| new_id()).collect();
+        ids.sort_unstable();
+        let first = ids.first().cloned().unwrap_or_default();
+        let (mut drafts, mut asked) = (Vec::new(), Vec::new());
+        for (number, (id, due)) in (1..).zip(ids.into_iter().zip(due)) {
+            let DueQuestion { mut request, rule, why } = due;
+            // Show the files that the call reaches, not only their names.
+            request.action += &request.resolved.targets(&request.effects.access).said();
+            tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
+            let position = (of > 1).then(|| Position { number, of, first: first.clone() });
+            let requested = PermissionRequested { rule, why, position, ..self.requested(&id, &request) };
+            let blobs = request.preview.blobs.clone();
+            drafts.push(Draft { blobs, ..self.in_turn(EventBody::PermissionRequested(requested)) });
+            asked.push((id, request));
+        }
+        if drafts.is_empty() {
+            return;
+        }
+        self.append(drafts, Vec::new(), true, None);
+        for (id, request) in asked {
+            self.start_question_hooks(&id, &request.action, Some((&request.tool, &request.input)));
+            self.wait_for(id, request);
+        }
+    }
+
+    /// The question about a call, without the reason why it asks.
+    fn requested(&self, id: &QuestionId, request: &PermissionRequest) -> PermissionRequested {
+        let grants = self.offered_rules(request);
         let grant = in_words(&grants);
         let grants = if grants.len() > 1 { grants } else { Vec::new() };
-        let preview = request.preview.clone();
         let until = self.state.turn.as_ref().and_then(|turn| turn.demands.until.as_ref());
         let is_check = until.is_some_and(|until| until.call.as_ref() == Some(&request.call_id));
-        let requested = EventBody::PermissionRequested(PermissionRequested {
+        PermissionRequested {
             permission: id.clone(),
             call_id: request.call_id.clone(),
             tool: request.tool.clone(),
             action: request.action.clone(),
             input: Value::clone(&request.input),
-            cwd: self.state.identity.cwd.clone(),
+            cwd: request.moved.as_ref().map_or_else(|| self.state.identity.cwd.clone(), |moved| moved.cwd.clone()),
             digest: request.digest.clone(),
-            rule,
+            rule: None,
+            why: None,
+            position: None,
             grant,
             grants,
             options: Decision::ANSWERS.to_vec(),
-            locations: preview.locations,
-            changes: preview.changes,
+            locations: request.preview.locations.clone(),
+            changes: request.preview.changes.clone(),
             about: is_check.then_some(Subject::Check),
-        });
-        tracing::info!(target: "permission", session = %self.id, permission = %id, action = %request.action, "asked");
-        let draft = Draft { blobs: preview.blobs, ..self.in_turn(requested) };
-        self.append(vec![draft], Vec::new(), true, None);
-        self.start_question_hooks(&id, &request.action, Some((&request.tool, &request.input)));
-        self.wait_for(id, request);
+        }
     }
 
     pub(super) fn wait_for(&mut self, id: QuestionId, request: PermissionRequest) {

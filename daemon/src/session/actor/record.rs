@@ -6,6 +6,7 @@ use crate::session::state::Reaction;
 use crate::store::Spent;
 use crate::store::blob::Held;
 use crate::sys::task;
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{
     Compacted, CompactionFailed, MessageAdded, ModelCost, Notice, PermissionResolved, QuestionResolved, SessionChanged,
     ToolFinished,
@@ -131,6 +132,14 @@ impl Actor {
             let skipped = u64::from(fault::bug("I2") && matches!(draft.body, EventBody::TurnFinished(_)));
             let seq = Some(self.state.progress.head + 1 + skipped);
             let event = Event { body: draft.body, seq, at: clock::now(), turn: draft.turn };
+            let (event, stored) = match encode(event) {
+                Ok(encoded) => encoded,
+                Err(why) => {
+                    // The store refuses the whole append, and the actor goes on from what is stored.
+                    folds.push(Fold::Unencodable(why));
+                    break;
+                }
+            };
             let reactions = self.state.apply(&event);
             folds.extend(question_fold(&self.id, &event).into_iter().chain(spent(&event)));
             folds.extend(draft.blobs.into_iter().map(|held| blob_fold(held, &event)));
@@ -141,7 +150,6 @@ impl Actor {
                 EventBody::Message(MessageAdded { role: Role::User, .. }) => self.recorded.results.clear(),
                 body => self.recorded.results.extend(recovery::result_of(body)),
             }
-            let stored = stored(&event);
             if let Some(stream) = &stored.stream {
                 self.log.tail().close(stream);
             }
@@ -236,7 +244,7 @@ impl Actor {
 
     /// Updates the bound on queued prompts.
     pub(super) fn update_queue_size(&mut self) {
-        self.recorded.queued.set(self.state.queue.prompts.iter().map(queued_size));
+        self.recorded.queued.set(self.state.queue.all().map(queued_size));
     }
 
     /// Adds the usage so far to an interrupted answer or summary.
@@ -350,25 +358,67 @@ fn of_one(event: &Event, model: String, usage: Usage) -> Fold {
 
 /// The variables of a session's tools, as they are stored.
 pub fn environment(env: &BTreeMap<String, String>) -> Fold {
-    Fold::Environment(serde_json::to_string(env).unwrap_or_default())
+    match serde_json::to_string(env) {
+        Ok(text) => Fold::Environment(text),
+        Err(error) => Fold::Unencodable(format!("the variables cannot be encoded: {error}")),
+    }
 }
 
-/// Encodes an event for the store.
-pub fn stored(event: &Event) -> Stored {
+/// Encodes an event for the store. In the place of a result or a checkpoint that cannot be encoded it is one with the reason.
+/// Fails with the reason for any other kind.
+fn encode(mut event: Event) -> Result<(Event, Stored), String> {
+    let why = match stored(&event) {
+        Ok(stored) => return Ok((event, stored)),
+        Err(error) => format!("cannot be recorded: {error}"),
+    };
+    event.body = in_place_of(event.body, &why)?;
+    let stored = stored(&event).map_err(|error| error.to_string())?;
+    Ok((event, stored))
+}
+
+/// The event that stands for one that cannot be encoded: the call ends with the reason, and nothing of it can be undone.
+fn in_place_of(body: EventBody, why: &str) -> Result<EventBody, String> {
+    match body {
+        EventBody::ToolFinished(ToolFinished { call_id, outcome, ms, .. }) => {
+            let content = vec![ContentBlock::text(format!("the call ended, but its result {why}"))];
+            Ok(EventBody::ToolFinished(ToolFinished {
+                call_id,
+                is_error: true,
+                outcome,
+                content,
+                output: Vec::new(),
+                file: None,
+                blob: None,
+                diff: None,
+                changes: Vec::new(),
+                locations: Vec::new(),
+                exit: None,
+                model_cost: None,
+                ms,
+            }))
+        }
+        EventBody::Checkpoint(Checkpoint { checkpoint, call_id, since: Some(since), .. }) => {
+            let taken = Checkpoint { checkpoint, call_id, since: Some(since), ..Checkpoint::default() };
+            Ok(EventBody::Checkpoint(taken))
+        }
+        body => Err(format!("an event `{}` {why}", <&str>::from(&body))),
+    }
+}
+
+/// An event as it is stored.
+pub fn stored(event: &Event) -> serde_json::Result<Stored> {
     let stream = match &event.body {
         EventBody::Message(MessageAdded { message, role: Role::Assistant, .. }) => Some(message.0.clone()),
         EventBody::ToolFinished(ToolFinished { call_id, .. }) => Some(call_id.0.clone()),
         _ => None,
     };
-    let value = serde_json::to_string(event).unwrap_or_default();
-    debug_assert!(!value.is_empty(), "every event can be written");
-    Stored {
+    Ok(Stored {
         seq: event.seq.unwrap_or_default(),
         at: event.at,
         kind: <&str>::from(&event.body).to_owned(),
         stream,
-        data: value,
-    }
+        data: serde_json::to_string(event)?,
+    })
 }
 
 /// The id and the content of a message.

@@ -129,12 +129,17 @@ impl Actor {
         respond_when(asked.reply, committed, ());
     }
 
-    /// Resumes an offered turn, or starts held prompts; a turn that waits for its provider tries at once.
-    pub(super) async fn resume(&mut self, asked: KeyedReply) {
+    /// Resumes an offered turn, starts held prompts, or sends all drafts; a turn that waits for its provider tries at once.
+    pub(super) async fn resume(&mut self, by: &Author, asked: KeyedReply) {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         if let (Phase::Running(running), true) = (&self.phase, self.state.waits_for_provider()) {
             running.nudge();
             return respond(reply, Ok(()));
+        }
+        let is_unfinished = matches!(self.phase, Phase::Idle) && self.state.turn.is_some();
+        if !is_unfinished && !self.state.queue.drafts.is_empty() {
+            let drafts = self.state.queue.drafts.iter().map(|draft| draft.prompt.clone()).collect();
+            return self.send_drafts(drafts, key, by, reply);
         }
         if !matches!(self.phase, Phase::Idle) || (self.state.turn.is_none() && self.state.queue.prompts.is_empty()) {
             let idle = RpcError::new(Code::Idle, format!("session {} has nothing to continue", self.id));
@@ -192,15 +197,27 @@ impl Actor {
         if let Err(error) = self.may_have_tools(set.tools.as_deref(), may_add_tools) {
             return respond(reply, Err(error));
         }
+        let moved = match &set.cwd {
+            Some(cwd) => match self.move_to(cwd).await {
+                Ok(moved) => moved,
+                Err(error) => return respond(reply, Err(error)),
+            },
+            None => None,
+        };
         let tools = set.tools.clone().filter(|named| only(named) != self.state.settings.tools);
         let now = tools.as_deref().map_or_else(|| self.state.settings.tools.clone(), only);
         let mcp_servers =
             set.mcp_servers.as_deref().map(|servers| servers.iter().map(SessionServer::without_values).collect());
         let mcp_servers = mcp_servers.filter(|servers| *servers != self.state.settings.mcp_servers);
-        let waits_otherwise = fallback.is_some();
+        let (waits_otherwise, is_moved) = (fallback.is_some(), set.cwd.is_some());
         let outcome = self.remember(key, &());
         let idle = self.idle_effort(&set, model.as_ref()).map(|text| Draft::new(idle_effort(text)));
-        let (model, setup) = model.map(|model| (model.origin.clone(), self.setup(&model, now.as_deref()))).unzip();
+        let (model, mut setup) = model.map(|model| (model.origin.clone(), self.setup(&model, now.as_deref()))).unzip();
+        if set.cwd.is_some() && setup.is_none() {
+            // Another workspace may have other tools.
+            let same = self.env.providers.model(Some(&self.state.settings.model)).ok();
+            setup = same.map(|model| self.setup(&model, now.as_deref()));
+        }
         let warning = model.as_deref().and_then(|model| self.env.providers.warning(model));
         let warning = warning.map(|warning| Draft::new(unknown_model(&warning)));
         let changed = EventBody::SessionChanged(SessionChanged {
@@ -222,6 +239,9 @@ impl Actor {
             tools,
             mcp_servers,
             binned: None,
+            by_retention: false,
+            cwd: set.cwd,
+            moved,
             title: None,
             title_cost: None,
         });
@@ -238,6 +258,10 @@ impl Actor {
         }
         self.review_budget();
         self.review();
+        if is_moved {
+            self.configure_servers();
+            self.ask_for_trust().await;
+        }
     }
 
     /// The traits on which optional tools depend: skills, notes, and whether it may delegate.

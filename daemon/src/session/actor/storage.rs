@@ -94,7 +94,7 @@ impl Actor {
 
     /// Reads the content of queued prompts, the index of notes and the schema; the state has only the numbers of their events.
     async fn read_queue(&mut self) -> Result<(), StoreError> {
-        let queued: Vec<u64> = self.state.queue.prompts.iter().map(|queued| queued.seq).collect();
+        let queued: Vec<u64> = self.state.queue.all().map(|queued| queued.seq).collect();
         for seq in queued {
             let Some(EventBody::PromptAccepted(PromptAccepted { content, schema, .. })) = self.body_of(seq).await?
             else {
@@ -286,6 +286,8 @@ impl Actor {
         let (state, _) = known(&self.env.store, row).await?;
         let waited = if let Phase::Failed(waited, ..) = self.phase { waited } else { WRITE_RETRY[0] };
         self.state = state;
+        // A move that was not stored is none.
+        self.see_workspace().await;
         self.recorded.set_past(Past::default());
         // Questions that were never stored are not asked.
         self.askers.keep_only(&self.state);

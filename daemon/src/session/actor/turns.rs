@@ -146,20 +146,38 @@ impl Actor {
             context_window,
             steps,
         });
+        let overtaken = if stop_reason == StopReason::Cancelled { self.overtaken() } else { Vec::new() };
         let draft = self.in_turn(finished);
-        let drafts = std::iter::once(draft).chain(self.plan_question(stop_reason, compacts)).collect();
+        let drafts = overtaken.into_iter().chain([draft]).chain(self.plan_question(stop_reason, compacts)).collect();
         let (keys, replies): (Vec<_>, Vec<_>) = asked.into_iter().map(|asked| (asked.key, asked.reply)).unzip();
         let outcomes: Vec<Fold> = keys.into_iter().filter_map(|key| self.remember(key, &())).collect();
         let committed = self.append_synced(drafts, outcomes);
         respond_all(replies, committed);
         self.start_hooks(HookEvent::TurnFinished, || {
-            let stop_reason = serde_json::to_value(stop_reason).unwrap_or_default();
-            [("stop_reason".to_owned(), stop_reason)].into_iter().collect()
+            [("stop_reason".to_owned(), serde_json::json!(stop_reason))].into_iter().collect()
         });
         self.phase = Phase::Idle;
         self.ask_for_title(stop_reason);
         self.start_next(false);
         self.notify_of_end(stop_reason, compacts);
+    }
+
+    /// The fate of the prompts that were queued behind a cancelled turn: a draft for its user, and for a sender that waits for the
+    /// answer a prompt that is taken back. They are part of the append that ends the turn.
+    fn overtaken(&self) -> Vec<Draft> {
+        let Some(turn) = &*self.state.turn else { return Vec::new() };
+        let compaction = turn.room.compaction.as_ref().and_then(|compaction| compaction.prompt.as_ref());
+        let own: Vec<_> =
+            [turn.prompt.as_ref(), turn.room.compacts.as_ref(), compaction].into_iter().flatten().collect();
+        let becomes = |queued: &Queued| {
+            let prompt = queued.prompt.clone();
+            if queued.awaited {
+                EventBody::PromptUnqueued { prompt, by: None, process: None }
+            } else {
+                EventBody::PromptDrafted { prompt }
+            }
+        };
+        self.state.queue.overtaken(&own).map(becomes).map(Draft::new).collect()
     }
 
     /// Starts a turn for the next queued prompt; a held one only with `word`, a new prompt.
@@ -185,7 +203,7 @@ impl Actor {
         sync: bool,
         done: oneshot::Sender<Result<(), StoreError>>,
     ) -> bool {
-        let Some(queued) = self.state.queue.prompts.front().cloned() else { return false };
+        let Some(queued) = self.state.next_prompt().cloned() else { return false };
         if let Some(back) = self.own_model() {
             self.append(vec![Draft::new(back)], Vec::new(), false, None);
         }
@@ -209,6 +227,11 @@ impl Actor {
         if !missing.is_empty() {
             let draft = self.in_turn(missing_variables(&missing));
             self.append(vec![draft], Vec::new(), false, None);
+        }
+        let now = clock::now();
+        if self.env.days.is_new(now) {
+            let days = self.env.days.clone();
+            drop(task::spawn_blocking(move || days.note(now)));
         }
         let (sender, messages) = mpsc::unbounded_channel();
         let streams = self.log.tail().open();
@@ -328,6 +351,7 @@ impl Actor {
                     self.host.forget(&self.id);
                     self.env.questions.remove_all(&self.id);
                     self.env.forget_secrets(&self.id);
+                    self.env.remove_empty(&self.id);
                     self.env.store.found.readable(&self.id);
                 }
                 let result = removed.map_err(RpcError::from);

@@ -7,7 +7,7 @@
 use linger_protocol::worktree::{Merged, Worktree, WorktreeStatus};
 
 use super::*;
-use crate::session::calls::checkpoints::after;
+use crate::session::calls::checkpoints::{CallTime, after};
 use crate::session::state::undo::OpenCheckpoint;
 use crate::store::Store;
 use crate::sys::task;
@@ -337,7 +337,9 @@ impl Actor {
         self.start_git(BehindGit::default(), async move {
             // What its own calls changed is told apart from what is merged.
             let taken = match open {
-                Some(OpenCheckpoint { before, .. }) => Some(after(&env.calls.checkpoints, &workspace, before).await),
+                Some(OpenCheckpoint { before, at, .. }) => {
+                    Some(after(&env.calls.checkpoints, &workspace, before, CallTime::cut_off(at)).await)
+                }
                 None => None,
             };
             let MergeWork { worktree, commit, title, .. } = &asked.work;

@@ -38,11 +38,12 @@ use crate::session::messages::{Preview, place};
 use crate::session::state::State;
 use crate::store::artifact::{name_or_other, type_or_other};
 use crate::store::blob::{Held, StowError, in_base64};
+use crate::sys::clock;
 use crate::sys::disk;
 use crate::sys::task;
 use crate::tool::background::Jobs;
 use crate::tool::set::ToolSet;
-use crate::tool::{Access, Call, Context, Effects, Made, OutputDelta, Targets, ToolOutput, Workspace};
+use crate::tool::{Access, Call, Context, Effects, Made, OutputDelta, Takes, Targets, Tool, ToolOutput, Workspace};
 
 /// Pieces of output queued for the log; beyond that the tool waits.
 const OUTPUT_QUEUE: usize = 4;
@@ -80,6 +81,8 @@ pub struct Runner {
     pub size: Arc<AtomicUsize>,
     /// Whether people know that there are no checkpoints.
     pub warned_no_checkpoints: Arc<AtomicBool>,
+    /// Whether `workspace` is another one than the session's, whose directory is gone.
+    pub is_moved: bool,
 }
 
 /// A started call that the next task of the turn continues.
@@ -94,7 +97,9 @@ pub struct StartedCall {
 /// A call that waits for its permission.
 struct Ready {
     checked: CheckedCall,
-    /// Absent for a call that started before a restart.
+    /// The question whether it may run, until it is asked; absent for a call that started before a restart.
+    request: Option<Box<PermissionRequest>>,
+    /// The decision; absent for a call that started before a restart.
     permitted: Option<oneshot::Receiver<PermissionAnswer>>,
 }
 
@@ -112,6 +117,8 @@ struct CheckedCall {
     preview: Preview,
     call: Box<dyn Call>,
     hooked: Hooked,
+    /// Where it runs, if the session's directory is gone.
+    moved: Option<Arc<Workspace>>,
 }
 
 /// A call with or without its result.
@@ -133,6 +140,14 @@ struct CallResult {
 }
 
 impl Slot {
+    /// The question whether it may run, if it was not asked yet.
+    fn take_request(&mut self) -> Option<PermissionRequest> {
+        match self {
+            Self::Ready(ready) => ready.request.take().map(|request| *request),
+            Self::Done(_) => None,
+        }
+    }
+
     /// Whether it has yet to run, and may then change one of `targets`, or show it to the model.
     fn may_touch(&self, targets: &Targets) -> bool {
         let Self::Ready(ready) = self else { return false };
@@ -180,6 +195,7 @@ impl Runner {
                 },
             });
         }
+        self.ask(slots.iter_mut().filter_map(Slot::take_request).collect())?;
         let mut done = Vec::with_capacity(slots.len());
         let mut together: Vec<(usize, Ready)> = Vec::new();
         // Whether other calls of the step have run since permission was asked.
@@ -227,7 +243,8 @@ impl Runner {
         Ok(any)
     }
 
-    /// Checks a call and asks for permission; an invalid call gets its result immediately. `earlier` are those before it in its step.
+    /// Checks a call, and prepares the question whether it may run; an invalid call gets its result immediately. `earlier` are those
+    /// before it in its step.
     async fn prepare(
         &self,
         id: CallId,
@@ -254,6 +271,30 @@ impl Runner {
                 .map_or_else(|error| error.to_string(), |_| "not an object".to_owned());
             return refuse(format!("not run: the arguments are not a JSON object: {problem}"));
         }
+        if matches!(tool.pattern(), Takes::Command | Takes::Arguments) && !self.is_moved {
+            match self.moved().await {
+                Ok(None) => {}
+                Ok(Some(moved)) => {
+                    let (runner, tool) = (Self { workspace: moved, is_moved: true, ..self.clone() }, tool.clone());
+                    return Box::pin(async move { runner.prepare_with(id, name, input, &tool, earlier).await }).await;
+                }
+                Err(why) => return refuse(format!("not run: {why}")),
+            }
+        }
+        let tool = tool.clone();
+        self.prepare_with(id, name, input, &tool, earlier).await
+    }
+
+    /// As [`Self::prepare`], in the workspace where the call runs.
+    async fn prepare_with(
+        &self,
+        id: CallId,
+        name: String,
+        input: Value,
+        tool: &Arc<dyn Tool>,
+        earlier: &[Slot],
+    ) -> Result<Slot, TurnEnded> {
+        let refuse = |text: String| self.refuse(id.clone(), &name, Outcome::Invalid, text).map(Slot::Done);
         let prepared = match self.prepared(tool, &name, input).await {
             Ok(prepared) => prepared,
             Err(NotRun(outcome, why)) => return self.refuse(id, &name, outcome, why).map(Slot::Done),
@@ -269,10 +310,11 @@ impl Runner {
         let digest = digest(&name, &input, &self.workspace.cwd);
         let input = Arc::new(input);
         let kind = tool.kind();
+        let (begun, moved) = (None, self.is_moved.then(|| self.workspace.clone()));
         let checked =
-            CheckedCall { id, tool: name, kind, digest, targets, effects, begun: None, input, preview, call, hooked };
-        let permitted = Some(self.ask(&checked, resolved, checked.preview.clone())?);
-        Ok(Slot::Ready(Box::new(Ready { checked, permitted })))
+            CheckedCall { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked, moved };
+        let (request, permitted) = Self::request(&checked, resolved, checked.preview.clone());
+        Ok(Slot::Ready(Box::new(Ready { checked, request: Some(Box::new(request)), permitted: Some(permitted) })))
     }
 
     /// Prepares a call that started before a restart; it has its permission.
@@ -295,20 +337,20 @@ impl Runner {
         let kind = ToolKind::Other;
         let (begun, preview, hooked) = (Some(begun), Preview::of(&*call), Hooked::default());
         let targets = Targets::default();
+        let moved = None;
         let checked =
-            CheckedCall { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked };
-        Ok(Slot::Ready(Box::new(Ready { checked, permitted: None })))
+            CheckedCall { id, tool: name, kind, digest, targets, effects, begun, input, preview, call, hooked, moved };
+        Ok(Slot::Ready(Box::new(Ready { checked, request: None, permitted: None })))
     }
 
-    /// Asks for permission.
-    fn ask(
-        &self,
+    /// The question whether a call may run, and where its decision comes.
+    fn request(
         checked: &CheckedCall,
         resolved: ResolvedAccess,
         preview: Preview,
-    ) -> Result<oneshot::Receiver<PermissionAnswer>, TurnEnded> {
+    ) -> (PermissionRequest, oneshot::Receiver<PermissionAnswer>) {
         let (reply, permitted) = oneshot::channel();
-        let permit = PermissionRequest {
+        let request = PermissionRequest {
             call_id: checked.id.clone(),
             tool: checked.tool.clone(),
             effects: checked.effects.clone(),
@@ -317,10 +359,15 @@ impl Runner {
             input: checked.input.clone(),
             digest: checked.digest.clone(),
             preview,
+            moved: checked.moved.clone(),
             reply,
         };
-        self.emit.tell(TurnMessage::AskPermission(Box::new(permit)))?;
-        Ok(permitted)
+        (request, permitted)
+    }
+
+    /// Asks whether these calls may run, all at once: so the actor knows how many questions there are.
+    fn ask(&self, requests: Vec<PermissionRequest>) -> Result<(), TurnEnded> {
+        if requests.is_empty() { Ok(()) } else { self.emit.tell(TurnMessage::AskPermissions(requests)) }
     }
 
     /// Waits for the decision; checks mode and rules again if `late`, because they may have changed.
@@ -339,11 +386,21 @@ impl Runner {
         };
         // The files may be others since.
         let preview = Preview { refusal: None, ..checked.preview.clone() };
-        self.ask(checked, resolved, preview)?.await.map_err(|_| TurnEnded)
+        let (request, permitted) = Self::request(checked, resolved, preview);
+        self.ask(vec![request])?;
+        permitted.await.map_err(|_| TurnEnded)
     }
 
     /// Runs a permitted call, or continues a started one; `late`: other calls of its step have run since it asked.
-    async fn run_one(&self, Ready { checked, permitted }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
+    async fn run_one(&self, ready: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
+        match ready.checked.moved.clone() {
+            Some(workspace) => Self { workspace, is_moved: true, ..self.clone() }.run_here(ready, late).await,
+            None => self.run_here(ready, late).await,
+        }
+    }
+
+    /// As [`Self::run_one`], in the workspace where the call runs.
+    async fn run_here(&self, Ready { checked, permitted, .. }: Ready, late: bool) -> Result<ContentBlock, TurnEnded> {
         if let Some(permitted) = permitted {
             let permitted = self.permitted(&checked, permitted, late).await?;
             if let Some(NotRun(outcome, reason)) = self.forbidden(&checked, permitted).await {
@@ -356,29 +413,35 @@ impl Runner {
             AfterCrash::Join => None,
             _ => self.services.running.begin().await,
         };
-        let before = match checked.begun {
+        let watched = match checked.begun {
             Some(_) => None,
             None => self.checkpoint_before(&checked.id, &checked.tool, &checked.effects).await?,
         };
         let can_begin = match checked.begun {
             Some(_) => true,
-            None => self.start(&checked, before.clone()).await?,
+            None => self.start(&checked, watched.as_ref().and_then(|watched| watched.before.clone())).await?,
         };
         let CheckedCall { id, tool, targets, effects, begun, preview, call, hooked, input, .. } = checked;
-        let began = Instant::now();
+        let (began, from) = (Instant::now(), clock::now());
         let output = if can_begin {
             self.run_call(&id, &tool, targets.clone(), &effects, begun, call).await?
         } else {
             ToolOutput::error(disk::unresponsive(&self.workspace.cwd))
         };
+        let ran = began.elapsed();
         let (mut output, blobs) = self.stow(output).await;
+        if self.is_moved && can_begin {
+            output.content.push(ContentBlock::text(self.moved_note()));
+        }
         self.keep_made(&tool, &mut output).await;
         if can_begin {
             self.add_hooked(hooked, &tool, &input, &mut output).await?;
         }
         let (outcome, ms) = (output.outcome, began.elapsed().as_millis() as u64);
         fault::point("call.finished");
-        self.checkpoint_after(before).await?;
+        if let Some(watched) = watched {
+            self.checkpoint_after(watched, from, ran).await?;
+        }
         let mut locations = preview.locations;
         place(&mut locations, &output.changes, &targets);
         self.finish(id, &tool, CallResult { outcome, output, blobs, locations, ms })
@@ -427,6 +490,22 @@ impl Runner {
         };
         fault::point("call.started");
         Ok(can_begin)
+    }
+
+    /// Where commands run while the session's directory is gone; `None` while it is there. Fails with the reason.
+    async fn moved(&self) -> Result<Option<Arc<Workspace>>, String> {
+        let (workspace, empty) = (self.workspace.clone(), self.services.empty.join(self.session.as_str()));
+        let moved = disk::probe(&self.workspace.cwd, disk::TIMEOUT, move || workspace.moved(&empty)).await;
+        match moved {
+            Some(Ok(moved)) => Ok(moved.map(Arc::new)),
+            Some(Err(error)) => Err(format!("the working directory is gone, and no other can be made: {error}")),
+            None => Err(disk::unresponsive(&self.workspace.cwd)),
+        }
+    }
+
+    /// Says where a call ran.
+    fn moved_note(&self) -> String {
+        format!("[the session's directory is gone; this ran in {}]", self.workspace.cwd.display())
     }
 
     /// Whether the disk of the working directory answers, because starting a child there would block.

@@ -48,8 +48,8 @@ kinds! {
         Lost = "lost",
         Uncompacted = "uncompacted";
     passed_over:
-        SessionCreated, Forked, Rewound, SessionChanged, PromptAccepted, PromptUnqueued, TurnStarted, CommandStarted,
-        CheckStarted, ChildUpdated, ToolStarted, Checkpoint, Merged, WorktreeChanged, UndoStarted, Undone, Plan,
+        SessionCreated, Forked, Rewound, SessionChanged, PromptAccepted, PromptUnqueued, PromptDrafted, DraftSent, TurnStarted,
+        CommandStarted, CheckStarted, ChildUpdated, ToolStarted, Checkpoint, Merged, WorktreeChanged, UndoStarted, Undone, Plan,
         BackgroundStarted, BackgroundEnded, PermissionRequested, PermissionResolved, QuestionAsked, QuestionResolved,
         ConfigConfirmed, TurnFinished, CompactionStarted, Notice, TextDelta, ThinkingDelta, ToolCallDelta, HostedDelta,
         ToolOutputDelta, CaughtUp, Unknown;

@@ -200,6 +200,7 @@ fn prompt_of(order: &Order, above: &Path, cwd: &Path, worktree: Option<&Worktree
         schema: Some(order.schema.clone().unwrap_or_else(answer::schema)),
         until: None,
         expand: false,
+        awaited: true,
         env: Default::default(),
         key: None,
     }

@@ -186,8 +186,8 @@ impl Notifications {
         let this = self.clone();
         task::spawn_blocking(move || {
             let _one = this.writes.lock().unwrap_or_else(PoisonError::into_inner);
-            let text = serde_json::to_vec(&*this.notes()).unwrap_or_default();
-            if let Err(error) = write(&this.file, &text) {
+            let text = serde_json::to_vec(&*this.notes()).map_err(std::io::Error::from);
+            if let Err(error) = text.and_then(|text| write(&this.file, &text)) {
                 let path = this.file.display();
                 tracing::warn!(target: "attention", %error, %path, "cannot write what people were told");
             }

@@ -3,6 +3,7 @@
 //! Exit code 2 refuses, with standard error as the reason; every other failure of a hook before a call or a prompt refuses too.
 //! Deliberately absent: when hooks run (`calls`, the actor, `service`), and their configuration.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use linger_protocol::id::SessionId;
@@ -12,6 +13,7 @@ use crate::config::{Hook, HookEvent};
 use crate::process::server::Spawn;
 use crate::process::{End, Input, Stderr};
 use crate::session::env::CallServices;
+use crate::sys::disk;
 use crate::tool::{Workspace, text};
 
 /// The most text that a hook adds, in bytes: a page of errors of a compiler.
@@ -58,6 +60,10 @@ pub struct Hooks {
     hooks: Arc<[Hook]>,
     session: SessionId,
     spawn: Spawn,
+    /// Where they run.
+    workspace: Workspace,
+    /// The directory for the case that the session's is gone.
+    empty: PathBuf,
 }
 
 impl Hooks {
@@ -70,13 +76,15 @@ impl Hooks {
             env.insert(ROOT.to_owned(), workspace.root.to_string_lossy().into_owned());
             spawn.env = Arc::new(env);
         }
-        Self { hooks, session: session.clone(), spawn }
+        let empty = services.empty.join(session.as_str());
+        Self { hooks, session: session.clone(), spawn, workspace: workspace.clone(), empty }
     }
 
     /// An empty list, for an event of the daemon itself.
     pub fn none(services: &CallServices, workspace: &Workspace, session: &SessionId) -> Self {
         let spawn = workspace.spawn(services.children.clone(), Some(session.clone()));
-        Self { hooks: Arc::default(), session: session.clone(), spawn }
+        let empty = services.empty.join(session.as_str());
+        Self { hooks: Arc::default(), session: session.clone(), spawn, workspace: workspace.clone(), empty }
     }
 
     /// Keeps the hooks for `event` that `about` accepts.
@@ -118,7 +126,7 @@ impl Hooks {
             "hook_event_name": hook.event.common_name(),
             "event": hook.event.name(),
             "session_id": self.session,
-            "cwd": self.spawn.cwd,
+            "cwd": linger_protocol::path::text(&self.spawn.cwd),
         });
         if let Some(all) = input.as_object_mut() {
             all.extend(fields.clone());
@@ -128,7 +136,13 @@ impl Hooks {
             Refusal { why: format!("the hook `{command}` {why}"), is_refusal: false }
         };
         let input = Input::Bytes(input.to_string().into_bytes());
-        let process = self.spawn.shell(&hook.command, input, Stderr::Apart).await;
+        let mut spawn = self.spawn.clone();
+        let (workspace, empty) = (self.workspace.clone(), self.empty.clone());
+        let moved = disk::probe(&self.workspace.cwd, disk::TIMEOUT, move || workspace.moved(&empty)).await;
+        if let Some(Ok(Some(moved))) = moved {
+            spawn.cwd = moved.cwd;
+        }
+        let process = spawn.shell(&hook.command, input, Stderr::Apart).await;
         let process = process.map_err(|error| failed(format!("cannot be started: {error}")))?;
         let finished = process.finish(hook.timeout, MAX_OUTPUT).await;
         let finished = finished.map_err(|error| failed(format!("failed: {error}")))?;

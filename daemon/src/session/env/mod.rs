@@ -27,6 +27,8 @@ use crate::process::server::Children;
 use crate::question::PendingQuestions;
 use crate::session::messages::{Child, Command, Commands};
 use crate::store::Store;
+use crate::store::days::Days;
+use crate::sys::task;
 use crate::tool::checkpoint::Checkpoints;
 use crate::tool::set::Tools;
 use crate::tool::worktree::Worktrees;
@@ -71,6 +73,8 @@ pub struct Env {
     pub attention: Arc<Notifications>,
     /// The git worktrees of children.
     pub worktrees: Worktrees,
+    /// The days on which a daemon ran.
+    pub days: Arc<Days>,
 }
 
 /// The registry, from an actor's side.
@@ -107,11 +111,13 @@ impl Env {
         let outside = Outside { children: children.clone(), keys, http, logins };
         let toolbox = Arc::new(Toolbox::new(places.clone(), config.clone(), providers.clone(), tools, system, outside));
         let policy = Arc::new(Policy::new(config.clone()));
+        let days = Arc::new(Days::beside(&places.database()));
         let calls = Arc::new(CallServices {
             store: store.clone(),
             policy: policy.clone(),
             providers: providers.clone(),
-            checkpoints: Checkpoints::below(places.checkpoints(), children.clone()),
+            checkpoints: Checkpoints::below(places.checkpoints(), children.clone(), days.clone()),
+            empty: places.data.join("gone"),
             children: children.clone(),
             running: RunningCalls::default(),
         });
@@ -126,6 +132,7 @@ impl Env {
         Self {
             attention: Notifications::open(places.attention()),
             worktrees: Worktrees::below(places.worktrees(), children),
+            days,
             workspaces: Workspaces::new(places.clone(), config.clone(), providers.clone(), toolbox.clone()),
             names: Names::default(),
             questions: PendingQuestions::default(),
@@ -139,6 +146,17 @@ impl Env {
             turns,
             calls,
         }
+    }
+
+    /// Removes the directory in which commands of a removed session ran while its own was gone.
+    pub fn remove_empty(&self, session: &SessionId) {
+        let dir = self.calls.empty.join(session.as_str());
+        drop(task::spawn_blocking(move || match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(target: "session", dir = %dir.display(), %error, "cannot be removed");
+            }
+            _ => {}
+        }));
     }
 
     /// Forgets what is in memory of a session that was removed: its secret variables, what it has seen, and its MCP servers.

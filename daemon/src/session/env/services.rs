@@ -1,5 +1,6 @@
 //! The services of a turn, and of its calls.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -37,6 +38,8 @@ pub struct CallServices {
     pub providers: Arc<Providers>,
     /// The checkpoints of workspaces.
     pub checkpoints: Checkpoints,
+    /// Has an empty directory for each session whose own is gone, by its id.
+    pub empty: PathBuf,
     /// Starts processes.
     pub children: Children,
     /// The calls that run.

@@ -43,6 +43,12 @@ pub struct Workspaces {
 }
 
 impl Workspaces {
+    /// Who wrote which file last, over all sessions.
+    #[cfg(test)]
+    pub fn writers(&self) -> &Writers {
+        &self.writers
+    }
+
     /// No workspace yet.
     pub(super) fn new(
         places: Places,
@@ -115,10 +121,13 @@ impl Workspaces {
         let root = move || match seen.canonicalize() {
             // It is stored without links. One that has taken its place, or that of a directory above, does not move the workspace
             // to where it leads: nothing is within until it is gone.
-            Ok(real) if real != seen => seen,
-            _ => workspace_root(&seen, home.as_deref()),
+            Ok(real) if real != seen => (seen, None),
+            Ok(_) => (workspace_root(&seen, home.as_deref()), None),
+            // Nobody knows the root of a directory that is gone: nothing is within, and the files above still count.
+            Err(_) => (seen.clone(), Some(workspace_root(&seen, home.as_deref())).filter(|above| *above != seen)),
         };
-        let root = disk::probe(cwd, limit, root).await;
+        let (root, above) = disk::probe(cwd, limit, root).await.unzip();
+        let bound_by = bound_by.or(above.flatten());
         let cwd = cwd.to_path_buf();
         let is_seen = root.is_some();
         let secrets = if env.values().any(|value| value == IN_MEMORY) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Role, SkillLimit};
-use linger_protocol::checkpoint::{Diff, Differences};
+use linger_protocol::checkpoint::{Diff, Differences, UncertainChange};
 use linger_protocol::event::{NoticeCode, Process};
 use linger_protocol::id::{Cursor, PromptId, QuestionId, SessionId};
 use linger_protocol::permission::Mode;
@@ -242,10 +242,12 @@ pub enum Command {
     Undo(session::Undo, Option<Key>, Author, Reply<session::Restored>),
     /// Make them again.
     Redo(session::Redo, Option<Key>, Author, Reply<session::Restored>),
+    /// List the changes after an event that somebody else may have made while a command ran.
+    Uncertain(u64, Reply<Vec<UncertainChange>>),
     /// Stop the turn; true to end the commands in the background too.
     Cancel(bool, KeyedReply),
-    /// Resume an offered turn, or start held prompts.
-    Continue(KeyedReply),
+    /// Resume an offered turn, start held prompts, or send drafts; with a prompt only that draft.
+    Continue(Option<PromptId>, Author, KeyedReply),
     /// Name the variables of the tools.
     Environment(Reply<Environment>),
     /// Describe the tools, mode and rules that decide about calls.
@@ -267,6 +269,8 @@ pub enum Command {
     Remove(bool, KeyedReply),
     /// Delete the session if it is unchanged since this time; true even while a turn runs.
     Prune(u64, bool, Reply<()>),
+    /// Put the session into the bin, for `retention`, if it is unchanged since this time.
+    Retain(u64, Reply<()>),
     /// Show a warning to attached clients.
     Warn(NoticeCode, String),
     /// Say that Markdown files have changed: the user's own, or those of the workspace with this root.
@@ -330,13 +334,15 @@ impl Command {
             | Self::Restore(..)
             | Self::GoBack(..)
             | Self::Uncompact(..)
+            | Self::Uncertain(..)
             | Self::Undo(..)
             | Self::Redo(..)
-            | Self::Continue(_)
+            | Self::Continue(..)
             | Self::Set(..)
             | Self::Answer(..)
             | Self::Remove(..)
-            | Self::Prune(..) => Some(PlaceKind::Change),
+            | Self::Prune(..)
+            | Self::Retain(..) => Some(PlaceKind::Change),
             Self::Placed(..)
             | Self::TidyWorktree(_)
             | Self::CommitWorktree(_)
@@ -366,12 +372,14 @@ impl Command {
             Self::Uncompact(_, _, _, _, reply) => respond(reply, Err(error)),
             Self::Undo(_, _, _, reply) | Self::Redo(_, _, _, reply) => respond(reply, Err(error)),
             Self::Diff(_, reply) => respond(reply, Err(error)),
+            Self::Uncertain(_, reply) => respond(reply, Err(error)),
             Self::TidyWorktree(reply) => respond(reply, Err(error)),
             Self::CommitWorktree(reply) => respond(reply, Err(error)),
             Self::WorktreeIs(_, reply) => respond(reply, Err(error)),
             Self::Merge(_, _, _, reply) => respond(reply, Err(error)),
             Self::Prune(_, _, reply) => respond(reply, Err(error)),
             Self::Unqueue(_, _, _, reply) => respond(reply, Err(error)),
+            Self::Retain(_, reply) => respond(reply, Err(error)),
             Self::Restore(_, reply) => respond(reply, Err(error)),
             Self::Environment(reply) => respond(reply, Err(error)),
             Self::CallBasis(reply) => respond(reply, Err(error)),
@@ -379,7 +387,7 @@ impl Command {
             Self::AskAbout(_, _, _, reply) => respond(reply, Err(error)),
             Self::Confirmed(_, reply) | Self::Child(_, reply) => respond(reply, Err(error)),
             Self::Cancel(_, asked)
-            | Self::Continue(asked)
+            | Self::Continue(_, _, asked)
             | Self::Set(.., asked)
             | Self::Answer(_, _, _, asked)
             | Self::Bin(asked)

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::question::permission::{CallInfo, ResolvedAccess};
 use crate::store::blob::Held;
 use crate::tool::change::KeptChange;
-use crate::tool::{Call, Effects, Targets};
+use crate::tool::{Call, Effects, Targets, Workspace};
 
 /// A call that needs a decision.
 pub struct PermissionRequest {
@@ -30,6 +30,8 @@ pub struct PermissionRequest {
     pub digest: String,
     /// The files that it is about and would change.
     pub preview: Preview,
+    /// Where it runs, if the session's directory is gone.
+    pub moved: Option<Arc<Workspace>>,
     /// The reply channel; a call that needs a user waits here.
     pub reply: oneshot::Sender<PermissionAnswer>,
 }

@@ -34,8 +34,8 @@ pub enum TurnMessage {
     Pieces(Vec<Fragment>, oneshot::Sender<Result<(), StoreError>>),
     /// The usage of the streaming answer so far.
     Counted(Option<Box<Usage>>),
-    /// Ask whether a call may run.
-    AskPermission(Box<PermissionRequest>),
+    /// Ask whether these calls of one answer may run.
+    AskPermissions(Vec<PermissionRequest>),
     /// A call's question to the user; replies when the answer is on disk or the question is withdrawn.
     Ask(Box<Question>, Reply<Resolution>),
     /// Between two steps. With an ending if the turn would end here; it has ended unless the reply has prompts.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use linger_protocol::RpcError;
 use linger_protocol::checkpoint::{Diff, DiffChild, Differences, FileDiff};
 use linger_protocol::error::Code;
-use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType, ToolFinished};
+use linger_protocol::event::{ChangeKind, Event, EventBody, FileChange, FileType, Moved, SessionChanged, ToolFinished};
 use linger_protocol::id::{BlobId, SessionId, TurnId};
 
 use crate::session::env::CallServices;
@@ -63,6 +63,8 @@ impl Version {
 struct Changes {
     /// The first version and the last one of each.
     files: BTreeMap<PathBuf, (Version, Version)>,
+    /// The files that somebody else may have changed while a command ran.
+    uncertain: BTreeSet<PathBuf>,
     children: Vec<DiffChild>,
     missing: Vec<String>,
     has_turn: bool,
@@ -79,6 +81,11 @@ impl Changes {
         let before = if kind == ChangeKind::Create { Version::Missing } else { named(before, before_type) };
         let after = if kind == ChangeKind::Delete { Version::Missing } else { named(after, after_type) };
         self.add(path, before, after);
+    }
+
+    /// The directory of these files has another name since.
+    fn follow(&mut self, moved: &Moved) {
+        self.files = std::mem::take(&mut self.files).into_iter().map(|(path, both)| (moved.path(path), both)).collect();
     }
 
     fn add_tree(&mut self, root: &Path, change: TreeChange) {
@@ -128,12 +135,15 @@ async fn read(
     session: &SessionId,
     turn: Option<&TurnId>,
 ) -> Result<Changes, RpcError> {
-    let kinds = &["turn_started", "tool_finished", "undone", "checkpoint", "child_updated"];
+    let kinds = &["turn_started", "tool_finished", "undone", "checkpoint", "child_updated", "session_changed"];
     let (mut changes, mut after) = (Changes::default(), 0);
     loop {
         let (page, more) = services.store.events_of(session.clone(), kinds, after, PAGE).await?;
         for stored in &page {
             let Ok(event) = serde_json::from_str::<Event>(&stored.data) else { continue };
+            if let EventBody::SessionChanged(SessionChanged { moved: Some(moved), .. }) = &event.body {
+                changes.follow(moved);
+            }
             if turn.is_some() && event.turn.as_ref() != turn {
                 continue;
             }
@@ -150,7 +160,12 @@ async fn read(
                     let differs = services.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
                     match differs {
                         Ok(differs) => {
-                            for change in differs {
+                            let others: BTreeSet<PathBuf> =
+                                taken.others.iter().map(|other| taken.root.join(other)).collect();
+                            for change in differs.into_iter().filter(|change| !others.contains(&change.path)) {
+                                if !taken.certain {
+                                    changes.uncertain.insert(change.path.clone());
+                                }
                                 changes.add_tree(&taken.root, change);
                             }
                         }
@@ -221,7 +236,9 @@ fn compare(
                 differences.missing.push(format!("more than {MAX_FILES} files"));
                 return differences;
             }
+            let uncertain = changes.uncertain.contains(&path);
             if let Some(mut file) = file(path, &before, &after, contents, blobs, base) {
+                file.uncertain = uncertain;
                 if file.diff.as_ref().is_some_and(|diff| diff.len() > room) {
                     file.diff = None;
                 }
@@ -254,7 +271,7 @@ fn file(
         (_, Version::Missing) => ChangeKind::Delete,
         _ => ChangeKind::Edit,
     };
-    let plain = FileDiff { path, kind, added: 0, removed: 0, diff: None, note: None, child: None };
+    let plain = FileDiff { path, kind, added: 0, removed: 0, diff: None, note: None, uncertain: false, child: None };
     let note = |text: &str| Some(FileDiff { note: Some(text.to_owned()), ..plain.clone() });
     let types = (before.file_type(), after.file_type());
     let of_mode = match types {
@@ -283,7 +300,7 @@ fn file(
     if !is_text(old.as_bytes()) || !is_text(new.as_bytes()) {
         return note("it is no text");
     }
-    let name = plain.path.strip_prefix(base).unwrap_or(&plain.path).to_string_lossy();
+    let name = linger_protocol::path::shown(plain.path.strip_prefix(base).unwrap_or(&plain.path));
     // One that lies elsewhere, as in a child's worktree, stands below `a/` and `b/` all the same.
     let name = name.trim_start_matches('/');
     let text = unified(name, &old, &new, LIMIT);

@@ -108,7 +108,6 @@ impl Feed {
 
     fn notice(&self, body: EventBody) -> FeedItem {
         let event = Event { body, seq: None, at: clock::now(), turn: None };
-        let event = serde_json::to_string(&event).unwrap_or_default();
-        FeedItem { session: None, cursor: self.at.cursor(), event }
+        FeedItem { session: None, cursor: self.at.cursor(), event: event.to_json() }
     }
 }

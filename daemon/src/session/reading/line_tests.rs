@@ -101,6 +101,7 @@ impl Session {
             child: None,
             runs: Vec::new(),
             limit: None,
+            awaited: false,
         });
         self.add(None, accepted);
         self.add(turn, EventBody::TurnStarted { prompt: prompt.clone() });
@@ -228,7 +229,7 @@ impl Session {
 }
 
 async fn write(store: &Store, id: &str, events: &[Event], folds: Vec<Fold>) {
-    let events: Vec<Arc<Stored>> = events.iter().map(|event| Arc::new(stored(event))).collect();
+    let events: Vec<Arc<Stored>> = events.iter().map(|event| Arc::new(stored(event).unwrap())).collect();
     let head = events.first().map_or(0, |event| event.seq - 1);
     let (done, committed) = tokio::sync::oneshot::channel();
     let log = Log::new(id.into(), head, Vec::new());
@@ -261,7 +262,7 @@ async fn forked(store: &Store, (from, origin): (&str, &Session), seq: u64, id: &
 
 /// Each page of its log after each cursor is what it should be.
 async fn reads(store: &Store, id: &str, session: &Session) {
-    let all: Vec<Stored> = session.events.iter().map(stored).collect();
+    let all: Vec<Stored> = session.events.iter().map(|event| stored(event).unwrap()).collect();
     for after in 0..=all.len() {
         let until = all.len() as u64;
         for bytes in [1, 600, usize::MAX] {

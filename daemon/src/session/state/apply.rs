@@ -37,7 +37,9 @@ impl State {
             EventBody::WorktreeChanged(worktree) => self.task.edit().change_worktree(worktree),
             EventBody::SessionChanged(changed) => self.change(changed, at),
             EventBody::PromptAccepted(accepted) => self.accept_prompt(accepted),
-            EventBody::PromptUnqueued { prompt, .. } => drop(self.queue.edit().take(prompt)),
+            EventBody::PromptUnqueued { prompt, .. } => self.queue.edit().take_back(prompt),
+            EventBody::PromptDrafted { prompt } => self.queue.edit().draft(prompt),
+            EventBody::DraftSent { prompt, .. } => self.queue.edit().send(prompt),
             EventBody::TurnStarted { prompt } => self.start_turn(prompt, event.turn.as_ref()),
             EventBody::Message(message) => self.add_message(message),
             EventBody::MessageSuperseded { .. } => self.in_turn(|turn| turn.answer.interrupted = None),
@@ -96,7 +98,7 @@ impl State {
         let head = self.progress.head;
         self.progress.change(changed);
         self.settings.update(|settings| settings.change(changed, at));
-        self.identity.update(|identity| identity.change(changed));
+        self.identity.update(|identity| identity.change(changed, head));
         self.prefix.update(|prefix| prefix.change(changed, head));
         self.title.update(|title| title.change(changed));
         if changed.model.is_some() {

@@ -14,7 +14,10 @@ pub struct DaemonSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<Value>,
     /// The trusted settings of the files of workspaces, by root.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        skip_serializing_if = "BTreeMap::is_empty",
+        with = "linger_protocol::path::PathText::<BTreeMap<PathBuf, Value>>"
+    )]
     pub trusted: BTreeMap<PathBuf, Value>,
 }
 

@@ -78,16 +78,16 @@ impl<T: FamilyValue> Family<T> {
         Some(Self { value: serde_json::from_str(row).ok()?, sum: Some(crc32fast::hash(row.as_bytes())) })
     }
 
-    /// The text of its row if it was changed, or in any case with `all`; and the checksum.
-    pub(super) fn take_row(&mut self, all: bool) -> (Option<FamilyText>, u32) {
+    /// The text of its row if it was changed, or in any case with `all`; and the checksum. Fails if it cannot be encoded.
+    pub(super) fn take_row(&mut self, all: bool) -> serde_json::Result<(Option<FamilyText>, u32)> {
         if let Some(sum) = self.sum.filter(|_| !all) {
-            return (None, sum);
+            return Ok((None, sum));
         }
         let is_default = self.value == T::default();
-        let text = (!is_default).then(|| serde_json::to_string(&self.value).unwrap_or_default());
+        let text = (!is_default).then(|| serde_json::to_string(&self.value)).transpose()?;
         let sum = text.as_ref().map_or(0, |text| crc32fast::hash(text.as_bytes()));
         self.sum = Some(sum);
-        (Some(text), sum)
+        Ok((Some(text), sum))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use linger_protocol::agent::Role;
-use linger_protocol::event::{SessionChanged, SessionCreated};
+use linger_protocol::event::{Moved, SessionChanged, SessionCreated};
 use linger_protocol::id::SessionId;
 use linger_protocol::tree::{Forked, Origin};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use super::is_default;
 #[serde(default)]
 pub struct Identity {
     /// The working directory.
+    #[serde(with = "linger_protocol::path::PathText::<PathBuf>")]
     pub cwd: PathBuf,
     /// The session that started it, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +37,13 @@ pub struct Identity {
     /// Its creator's addition to the system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_system: Option<String>,
+    /// The directories that have another name since, each with the seq of the event that says so; at most [`MAX_MOVES`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<(u64, Moved)>,
 }
+
+/// The most moves that are remembered: a project is renamed now and then.
+const MAX_MOVES: usize = 16;
 
 impl Identity {
     pub(super) fn create(&mut self, made: &SessionCreated, at: u64) {
@@ -61,7 +68,21 @@ impl Identity {
         }
     }
 
-    pub(super) fn change(&mut self, changed: &SessionChanged) {
+    /// The path that the event `seq` says, as it is now.
+    pub fn path_now(&self, seq: u64, path: PathBuf) -> PathBuf {
+        let later = self.moves.iter().filter(|(moved_at, _)| *moved_at > seq);
+        later.fold(path, |path, (_, moved)| moved.path(path))
+    }
+
+    pub(super) fn change(&mut self, changed: &SessionChanged, seq: u64) {
+        if let Some(cwd) = &changed.cwd {
+            self.cwd.clone_from(cwd);
+        }
+        if let Some(moved) = &changed.moved {
+            self.moves.push((seq, moved.clone()));
+            let over = self.moves.len().saturating_sub(MAX_MOVES);
+            self.moves.drain(..over);
+        }
         if let Some(agent) = &changed.agent {
             self.role = Some(agent.clone());
         }

@@ -43,7 +43,10 @@ pub struct MemoryIndex {
 
 /// The digest of the skills that a model is told of; absent without any.
 pub fn skills_digest(skills: &[Skill]) -> Option<String> {
-    let rows: Vec<_> = skills.iter().map(|skill| json!([skill.name, skill.path, skill.digest])).collect();
+    let rows: Vec<_> = skills
+        .iter()
+        .map(|skill| json!([skill.name, linger_protocol::path::text(&skill.path), skill.digest]))
+        .collect();
     (!rows.is_empty()).then(|| hash(&Value::Array(rows)))
 }
 

@@ -1,6 +1,6 @@
 //! Where a session stands: what nearly every event changes. It is in the session's own row, which each append writes.
 
-use linger_protocol::event::SessionChanged;
+use linger_protocol::event::{Event, EventBody, SessionChanged};
 use linger_protocol::message::{StopReason, Usage};
 use linger_protocol::tree::IdCounts;
 use serde::{Deserialize, Serialize};
@@ -46,13 +46,17 @@ impl Progress {
         Some(self.context).filter(|tokens| *tokens > 0)
     }
 
-    /// Notes an event; with `works` the time before it counts as work.
-    pub(super) fn advance(&mut self, event: &linger_protocol::event::Event, works: bool) {
+    /// Notes an event; with `works` the time before it counts as work. A notice between turns, such as that files were changed by
+    /// another program, is no use of the session: it stays where it is in the list.
+    pub(super) fn advance(&mut self, event: &Event, works: bool) {
         let Some(seq) = event.seq else { return };
+        self.head = seq;
         if works {
             self.budget.count(event, event.at.saturating_sub(self.updated_at));
+        } else if event.turn.is_none() && matches!(event.body, EventBody::Notice(_)) {
+            return;
         }
-        (self.head, self.updated_at) = (seq, event.at);
+        self.updated_at = event.at;
     }
 
     pub(super) fn change(&mut self, changed: &SessionChanged) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use linger_protocol::agent::SkillLimit;
 use linger_protocol::event::PromptAccepted;
 use linger_protocol::id::{PromptId, SessionId};
-use linger_protocol::message::ContentBlock;
+use linger_protocol::message::{ContentBlock, StopReason};
 use linger_protocol::session::{Until, When};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +22,9 @@ pub struct PromptQueue {
     pub prompts: VecDeque<Queued>,
     /// Whether they wait for the user, because the last turn was cancelled or failed.
     pub held: bool,
+    /// The prompts that were queued when a turn was cancelled, in order: each runs only when it is sent again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<Queued>,
 }
 
 /// A queued prompt.
@@ -54,6 +57,9 @@ pub struct Queued {
     /// The limits of the skill that it names, for its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<SkillLimit>,
+    /// Whether its sender waits for the answer: a cancel takes it back.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub awaited: bool,
 }
 
 impl PromptQueue {
@@ -75,7 +81,41 @@ impl PromptQueue {
             child: accepted.child.clone(),
             runs: accepted.runs.clone(),
             limit: accepted.limit.clone(),
+            awaited: accepted.awaited,
         });
+    }
+
+    /// The prompts and the drafts: all whose content is kept.
+    pub fn all(&self) -> impl Iterator<Item = &Queued> {
+        self.prompts.iter().chain(&self.drafts)
+    }
+
+    /// The prompts that a cancel takes out of the queue, but for that of the turn itself; words of children stay, which no user said.
+    pub fn overtaken(&self, own: &[&PromptId]) -> impl Iterator<Item = &Queued> {
+        self.prompts.iter().filter(|queued| queued.child.is_none() && !own.contains(&&queued.prompt))
+    }
+
+    /// A queued prompt becomes a draft.
+    pub(super) fn draft(&mut self, prompt: &PromptId) {
+        if let Some(queued) = self.take(prompt) {
+            self.drafts.push(queued);
+        }
+    }
+
+    /// A draft is queued again. A turn that it was to steer is over.
+    pub(super) fn send(&mut self, prompt: &PromptId) {
+        if let Some(at) = self.drafts.iter().position(|draft| draft.prompt == *prompt) {
+            let draft = self.drafts.remove(at);
+            let when = if draft.compact { draft.when } else { When::Queue };
+            self.prompts.push_back(Queued { when, ..draft });
+        }
+    }
+
+    /// Forgets a prompt that was taken back.
+    pub(super) fn take_back(&mut self, prompt: &PromptId) {
+        if self.take(prompt).is_none() {
+            self.drafts.retain(|draft| draft.prompt != *prompt);
+        }
     }
 
     /// Takes a prompt out, if it is there.
@@ -91,6 +131,14 @@ impl State {
         self.turn.is_none() && !self.queue.held && !self.queue.prompts.is_empty()
     }
 
+    /// The prompt that starts the next turn. After a cancel the user's next words come before those of children, which wait for them.
+    pub fn next_prompt(&self) -> Option<&Queued> {
+        let mut prompts = self.queue.prompts.iter();
+        let waits_for_user = self.queue.held && self.progress.stop_reason == Some(StopReason::Cancelled);
+        let of_user = if waits_for_user { prompts.find(|queued| queued.child.is_none()) } else { None };
+        of_user.or_else(|| self.queue.prompts.front())
+    }
+
     pub(super) fn hold_queue(&mut self, held: bool) {
         if self.queue.held != held {
             self.queue.edit().held = held;
@@ -99,12 +147,15 @@ impl State {
 
     /// Forgets the prompts whose event is lost: their content is in it.
     pub fn retain_prompts(&mut self, keep: impl Fn(u64) -> bool) {
-        self.queue.edit().prompts.retain(|queued| keep(queued.seq));
+        let queue = self.queue.edit();
+        queue.prompts.retain(|queued| keep(queued.seq));
+        queue.drafts.retain(|queued| keep(queued.seq));
     }
 
     /// Restores a queued prompt's content and schema, which are stored in the event `seq` alone.
     pub fn restore_prompt(&mut self, seq: u64, content: Vec<ContentBlock>, schema: Option<Value>) {
-        if let Some(queued) = self.queue.edit().prompts.iter_mut().find(|queued| queued.seq == seq) {
+        let queue = self.queue.edit();
+        if let Some(queued) = queue.prompts.iter_mut().chain(&mut queue.drafts).find(|queued| queued.seq == seq) {
             (queued.content, queued.schema) = (content, schema.map(Arc::new));
         }
     }

@@ -66,6 +66,7 @@ impl Scene {
             command: None,
             child: None,
             limit: None,
+            awaited: false,
         }));
         scene.event(EventBody::TurnStarted { prompt: PromptId::from("p1") });
         let prompt = Some(PromptId::from("p1"));
@@ -106,6 +107,8 @@ impl Scene {
             cwd: "/p".into(),
             digest: "sha256:0".to_owned(),
             rule: None,
+            why: None,
+            position: None,
             grant: "bash(true)".to_owned(),
             grants: Vec::new(),
             options: Vec::new(),

@@ -39,7 +39,7 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Effort::is_auto")]
     pub thinking: Effort,
     /// The directories that a user added, without links.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", with = "linger_protocol::path::PathText::<Vec<PathBuf>>")]
     pub directories: Vec<PathBuf>,
     /// The MCP servers that a client brought for it, without values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,6 +53,9 @@ pub struct Settings {
     /// When it was put into the bin, in Unix milliseconds; absent while it is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binned_at: Option<u64>,
+    /// Whether `retention` put it there.
+    #[serde(skip_serializing_if = "super::is_default")]
+    pub by_retention: bool,
 }
 
 /// The policy while a session's provider cannot answer.
@@ -115,6 +118,8 @@ impl Settings {
             tools,
             mcp_servers,
             binned,
+            by_retention,
+            cwd,
             // Those of other families.
             instructions: _,
             skills: _,
@@ -122,6 +127,7 @@ impl Settings {
             setup: _,
             agent: _,
             budget: _,
+            moved: _,
             title: _,
             title_cost: _,
         } = changed;
@@ -145,7 +151,11 @@ impl Settings {
             self.tools = only(named);
         }
         if let Some(binned) = binned {
-            self.binned_at = binned.then_some(at);
+            (self.binned_at, self.by_retention) = (binned.then_some(at), *by_retention);
+        }
+        if cwd.is_some() {
+            // They were given for calls in the other directory.
+            self.grants.clear();
         }
     }
 

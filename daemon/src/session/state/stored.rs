@@ -4,6 +4,7 @@
 //! loaded. Up to schema 4 the whole state was one JSON object with a checksum of its own; it is still read, and its next append
 //! writes it in rows.
 
+use linger_protocol::path;
 use serde::Deserialize;
 
 use super::family::{Family, FamilyValue};
@@ -53,24 +54,27 @@ impl State {
     }
 
     /// The head and the rows of the whole state.
-    pub fn to_rows(&self) -> (String, Vec<StateRow>) {
+    pub fn to_rows(&self) -> serde_json::Result<(String, Vec<StateRow>)> {
         self.clone().write(true)
     }
 
     /// The text of the whole state, as it is read from the store.
     #[cfg(test)]
     pub fn to_stored(&self) -> String {
-        let (head, rows) = self.to_rows();
+        let (head, rows) = self.to_rows().unwrap();
         let rows = rows.into_iter().filter_map(|(name, text)| Some(format!("\n{name} {}", text?)));
         head + &rows.collect::<String>()
     }
 
     fn fold_of(&mut self, all: bool) -> Fold {
-        let (head, rows) = self.write(all);
+        let (head, rows) = match self.write(all) {
+            Ok(written) => written,
+            Err(error) => return Fold::Unencodable(format!("the state cannot be encoded: {error}")),
+        };
         Fold::Session {
             // In the bin it leaves its name to others.
             name: self.settings.name.clone().filter(|_| self.settings.binned_at.is_none()),
-            cwd: self.identity.cwd.to_string_lossy().into_owned(),
+            cwd: path::text(&self.identity.cwd).into_owned(),
             state: self.stored_name(),
             updated_at: self.progress.updated_at,
             head,
@@ -79,14 +83,17 @@ impl State {
         }
     }
 
-    fn write(&mut self, all: bool) -> (String, Vec<StateRow>) {
-        let mut head = serde_json::to_string(&self.progress).unwrap_or_default();
+    fn write(&mut self, all: bool) -> serde_json::Result<(String, Vec<StateRow>)> {
+        let mut head = serde_json::to_string(&self.progress)?;
         head.truncate(head.len().saturating_sub(1));
-        let mut writer = RowWriter { all, rows: Vec::new(), sums: crc32fast::Hasher::new() };
+        let mut writer = RowWriter { all, rows: Vec::new(), sums: crc32fast::Hasher::new(), failed: None };
         writer.sums.update(head.as_bytes());
         self.visit(&mut writer);
         let sum = writer.sums.finalize();
-        (head + SUM + &format!("{sum:08x}\"}}"), writer.rows)
+        match writer.failed {
+            None => Ok((head + SUM + &format!("{sum:08x}\"}}"), writer.rows)),
+            Some(error) => Err(error),
+        }
     }
 
     /// Parses what [`crate::store::SessionRow::fold`] has; `None` if it is malformed or a checksum is wrong.
@@ -109,13 +116,19 @@ struct RowWriter {
     all: bool,
     rows: Vec<StateRow>,
     sums: crc32fast::Hasher,
+    /// Why a family cannot be encoded.
+    failed: Option<serde_json::Error>,
 }
 
 impl Visitor for RowWriter {
     fn visit<T: FamilyValue>(&mut self, name: &'static str, family: &mut Family<T>) {
-        let (text, sum) = family.take_row(self.all);
-        self.sums.update(&sum.to_le_bytes());
-        self.rows.extend(text.map(|text| (name, text)));
+        match family.take_row(self.all) {
+            Ok((text, sum)) => {
+                self.sums.update(&sum.to_le_bytes());
+                self.rows.extend(text.map(|text| (name, text)));
+            }
+            Err(error) => self.failed = Some(error),
+        }
     }
 }
 

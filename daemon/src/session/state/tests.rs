@@ -1,6 +1,6 @@
 //! The fold of questions and of children.
 
-use linger_protocol::event::{EventBody, MessageAdded, QuestionResolved};
+use linger_protocol::event::{self, EventBody, MessageAdded, QuestionResolved};
 use linger_protocol::message::{ContentBlock, Role};
 use linger_protocol::question::{Blocks, QuestionOption};
 use linger_protocol::session;
@@ -27,6 +27,23 @@ fn apply(state: &mut State, body: EventBody) {
     let event =
         linger_protocol::event::Event { body, seq: Some(state.progress.head + 1), at: 7, turn: Some("t1".into()) };
     state.apply(&event);
+}
+
+#[test]
+fn a_notice_between_turns_is_no_use_of_the_session() {
+    let notice = |code| EventBody::notice(event::Level::Info, code, "files changed");
+    let at = |state: &mut State, at: u64, turn: Option<&str>, body: EventBody| {
+        let seq = Some(state.progress.head + 1);
+        state.apply(&event::Event { body, seq, at, turn: turn.map(Into::into) });
+        (state.progress.head, state.progress.updated_at)
+    };
+    let mut state = State::default();
+    assert_eq!(at(&mut state, 10, None, EventBody::changed(|_| {})), (1, 10));
+    for code in [event::NoticeCode::Files, event::NoticeCode::ConfigWaits, event::NoticeCode::Agent] {
+        assert_eq!(at(&mut state, 20, None, notice(code)).1, 10);
+    }
+    assert_eq!(at(&mut state, 30, Some("t1"), EventBody::TurnStarted { prompt: "p1".into() }), (5, 30));
+    assert_eq!(at(&mut state, 40, None, notice(event::NoticeCode::Files)), (6, 40), "a turn is at work");
 }
 
 fn message(state: &mut State, role: Role, content: Vec<ContentBlock>) {

@@ -3,11 +3,11 @@
 use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{Event, EventBody, FileChange, Notice, NoticeCode, Outcome, ToolFinished};
 use linger_protocol::id::TurnId;
+use linger_protocol::path::shown;
 use linger_protocol::worktree::Merged;
 use serde::{Deserialize, Serialize};
 
 use super::is_default;
-use crate::tool::text::one_line;
 
 /// The most bytes of former contents of one session, as their changes count them. The oldest steps give way.
 pub const MAX_BYTES: u64 = 200 << 20;
@@ -57,6 +57,9 @@ pub struct OpenCheckpoint {
     pub before: Checkpoint,
     /// The turn of the call.
     pub turn: Option<TurnId>,
+    /// When it was recorded, in Unix milliseconds.
+    #[serde(default)]
+    pub at: u64,
 }
 
 /// The changes of one turn.
@@ -80,6 +83,9 @@ pub struct Undone {
     /// The step, if all of one was undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<UndoStep>,
+    /// The bytes of the contents that its changes name.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
 impl UndoState {
@@ -100,21 +106,25 @@ impl UndoState {
                     self.changed(event.turn.as_ref(), seq, changes.iter().map(|change| change.bytes).sum());
                 }
             }
-            EventBody::Checkpoint(taken) => self.checkpoint(taken, event.turn.as_ref(), seq),
+            EventBody::Checkpoint(taken) => self.checkpoint(taken, event, seq),
             EventBody::Notice(Notice { code: Some(NoticeCode::NoCheckpoint), .. }) => self.warned_no_checkpoints = true,
             EventBody::UndoStarted(_) => self.under_way = Some(seq),
-            EventBody::Undone { redo, step, changes, failed, .. } => {
+            EventBody::Undone { redo, step, changes, failed, uncertain } => {
                 self.under_way = None;
-                let whole = failed.is_empty();
+                let whole = failed.is_empty() && uncertain.is_empty();
                 if !redo {
                     let is_meant = |last: &&UndoStep| whole && step.as_ref() == Some(&last.turn);
                     let undone = self.steps.last().filter(is_meant).cloned();
                     self.steps.truncate(self.steps.len() - usize::from(undone.is_some()));
                     if !changes.is_empty() {
-                        self.undone.push(Undone { seq, step: undone });
+                        let bytes = changes.iter().map(|change| change.bytes).fold(0, u64::saturating_add);
+                        self.undone.push(Undone { seq, step: undone, bytes });
+                        self.make_room();
                     }
-                } else if whole {
-                    self.steps.extend(self.undone.pop().and_then(|undone| undone.step));
+                } else if whole && let Some(step) = self.undone.pop().and_then(|undone| undone.step) {
+                    // Turns may have come since.
+                    let at = self.steps.partition_point(|other| other.first < step.first);
+                    self.steps.insert(at, step);
                 }
                 self.news.extend(undo_news(*redo, changes));
                 self.news.drain(..self.news.len().saturating_sub(MAX_NEWS));
@@ -132,32 +142,62 @@ impl UndoState {
     }
 
     /// A checkpoint was taken, before a call or after it.
-    fn checkpoint(&mut self, taken: &Checkpoint, turn: Option<&TurnId>, seq: u64) {
+    fn checkpoint(&mut self, taken: &Checkpoint, event: &Event, seq: u64) {
         if taken.since.is_none() {
-            self.open = Some(Box::new(OpenCheckpoint { before: taken.clone(), turn: turn.cloned() }));
+            let (before, turn, at) = (taken.clone(), event.turn.clone(), event.at);
+            self.open = Some(Box::new(OpenCheckpoint { before, turn, at }));
             return;
         }
         self.open = None;
         if taken.changed > 0 {
-            self.changed(turn, seq, 0);
+            self.changed(event.turn.as_ref(), seq, 0);
         }
     }
 
     /// A call of `turn` has changed a file.
     fn changed(&mut self, turn: Option<&TurnId>, seq: u64, bytes: u64) {
         let Some(turn) = turn.filter(|turn| self.too_large.as_ref() != Some(turn)) else { return };
-        self.undone.clear();
         match self.steps.last_mut().filter(|last| last.turn == *turn) {
             Some(last) => (last.last, last.bytes) = (seq, last.bytes.saturating_add(bytes)),
             None => self.steps.push(UndoStep { turn: turn.clone(), first: seq, last: seq, bytes }),
         }
-        while self.steps.len() > MAX_STEPS
-            || self.steps.iter().map(|step| step.bytes).fold(0, u64::saturating_add) > MAX_BYTES
-        {
-            let oldest = self.steps.remove(0);
-            self.given_up = oldest.last;
-            if oldest.turn == *turn {
-                self.too_large = Some(oldest.turn);
+        let turn = turn.clone();
+        if self.make_room().contains(&turn) {
+            self.too_large = Some(turn);
+        }
+    }
+
+    /// Gives up the oldest steps, and the oldest undone changes, until the rest is within the bounds. Returns the turns of the steps.
+    fn make_room(&mut self) -> Vec<TurnId> {
+        let mut turns = Vec::new();
+        loop {
+            let bytes = self.steps.iter().map(|step| step.bytes).chain(self.undone.iter().map(|undone| undone.bytes));
+            let are_many = self.steps.len() > MAX_STEPS || self.undone.len() > MAX_STEPS;
+            if !are_many && bytes.fold(0, u64::saturating_add) <= MAX_BYTES {
+                return turns;
+            }
+            let (step, undone) = (self.steps.first(), self.undone.first());
+            let is_step = match (step, undone) {
+                (Some(step), Some(undone)) if self.steps.len() > MAX_STEPS || self.undone.len() <= MAX_STEPS => {
+                    self.steps.len() > MAX_STEPS || step.last < undone.seq
+                }
+                (_, undone) => undone.is_none(),
+            };
+            if is_step && !self.steps.is_empty() {
+                let oldest = self.steps.remove(0);
+                self.given_up = self.given_up.max(oldest.last);
+                turns.push(oldest.turn);
+            } else if !self.undone.is_empty() {
+                self.given_up = self.given_up.max(self.undone.remove(0).seq);
+            } else {
+                return turns;
+            }
+            // The contents of what came before are given up with it.
+            let given_up = self.given_up;
+            self.steps.retain(|step| step.last > given_up);
+            self.undone.retain(|undone| undone.seq > given_up);
+            for undone in &mut self.undone {
+                undone.step = undone.step.take().filter(|step| step.first > given_up);
             }
         }
     }
@@ -166,7 +206,7 @@ impl UndoState {
 /// The news of a merge, for the model.
 fn merge_news(merged: &Merged) -> String {
     let Merged { child, agent, branch, commit, files, count, .. } = merged;
-    let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| one_line(&file.to_string_lossy())).collect();
+    let named: Vec<String> = files.iter().take(MAX_TOLD).map(|file| shown(file)).collect();
     let more = (*count as usize).saturating_sub(named.len());
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
@@ -182,8 +222,7 @@ fn undo_news(redo: bool, changes: &[FileChange]) -> Option<String> {
         return None;
     }
     let what = if redo { "did again what was undone in" } else { "undid your changes of" };
-    let files: Vec<String> =
-        changes.iter().take(MAX_TOLD).map(|change| one_line(&change.path.to_string_lossy())).collect();
+    let files: Vec<String> = changes.iter().take(MAX_TOLD).map(|change| shown(&change.path)).collect();
     let more = changes.len().saturating_sub(MAX_TOLD);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!("[the user {what} these files: {}{more}. Read them again before you rely on them.]", files.join(", ")))
@@ -229,7 +268,7 @@ mod tests {
 
         fn undone(&mut self, redo: bool, step: Option<&str>) {
             let (step, changes) = (step.map(TurnId::from), vec![change()]);
-            self.apply("", EventBody::Undone { redo, step, changes, failed: Vec::new() });
+            self.apply("", EventBody::Undone { redo, step, changes, failed: Vec::new(), uncertain: Vec::new() });
         }
 
         fn turns(&self) -> Vec<&str> {
@@ -238,12 +277,11 @@ mod tests {
     }
 
     fn change() -> FileChange {
-        let (before, after, before_type, after_type) = (None, None, None, None);
-        FileChange { path: "/a".into(), kind: ChangeKind::Edit, before, after, before_type, after_type, bytes: 0 }
+        FileChange { path: "/a".into(), kind: ChangeKind::Edit, ..FileChange::default() }
     }
 
     #[test]
-    fn steps_are_turns_and_go_back_and_forth_until_something_changes() {
+    fn steps_are_turns_and_go_back_and_forth_also_after_other_changes() {
         let mut fold = Fold::default();
         for turn in ["t1", "t2", "t2", "t3"] {
             fold.change(turn, 1);
@@ -258,8 +296,11 @@ mod tests {
         fold.undone(false, None);
         assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2"], 2));
         fold.change("t4", 1);
-        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2", "t4"], 0));
-        assert_eq!(fold.0.news.len(), 4);
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2", "t4"], 2));
+        fold.undone(true, None);
+        fold.undone(true, None);
+        assert_eq!((fold.turns(), fold.0.undone.len()), (vec!["t1", "t2", "t3", "t4"], 0));
+        assert_eq!(fold.0.news.len(), 6);
     }
 
     #[test]

@@ -129,7 +129,7 @@ async fn a_turn_that_met_three_crashes_is_offered_and_goes_on_by_hand() {
         scene.crash().await;
     }
     scene.until("notice offered", 1).await;
-    scene.asked(Command::Continue).await.unwrap();
+    scene.go_on().await.unwrap();
     scene.ends(1).await;
     insta::assert_snapshot!(scene.transcript().await, @r#"
     prompt_accepted p1 queue "talk"

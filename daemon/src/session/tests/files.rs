@@ -150,7 +150,9 @@ async fn an_undo_that_a_crash_cut_is_finished_when_the_session_is_loaded() {
         step: Some("t1".into()),
         call: None,
         file: None,
+        files: Vec::new(),
         changes,
+        uncertain: Vec::new(),
         by: None,
         process: None,
     });
@@ -159,7 +161,7 @@ async fn an_undo_that_a_crash_cut_is_finished_when_the_session_is_loaded() {
     let (done, committed) = oneshot::channel();
     let append = crate::store::Append {
         log: Log::new(scene.id.clone(), state.progress.head - 1, Vec::new()),
-        events: vec![Arc::new(crate::session::actor::stored(&event))],
+        events: vec![Arc::new(crate::session::actor::stored(&event).unwrap())],
         turn: None,
         pieces: Vec::new(),
         folds: vec![state.to_fold()],

@@ -13,8 +13,10 @@ mod changes;
 mod checkpoints;
 mod circles;
 mod crashes;
+mod drafts;
 mod failures;
 mod files;
+mod gone;
 mod hooks;
 mod hostile;
 mod orders;
@@ -249,6 +251,20 @@ impl Scene {
         timeout(LONG, answer).await.expect("an answer in time").expect("an answer")
     }
 
+    /// The stored state.
+    async fn state(&self) -> State {
+        let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
+        State::from_stored(&row.fold).unwrap()
+    }
+
+    async fn go_on(&self) -> Result<(), RpcError> {
+        self.asked(|asked| Command::Continue(None, Author::named("someone"), asked)).await
+    }
+
+    async fn send_draft(&self, draft: &str) -> Result<(), RpcError> {
+        self.asked(|asked| Command::Continue(Some(draft.into()), Author::named("someone"), asked)).await
+    }
+
     async fn asked(&self, command: impl FnOnce(KeyedReply) -> Command) -> Result<(), RpcError> {
         self.send(|reply| command(KeyedReply { key: None, reply })).await
     }
@@ -256,7 +272,17 @@ impl Scene {
     async fn prompted(&self, content: PromptContent, when: When, schema: Option<Value>) -> Result<Prompted, RpcError> {
         let session = self.id.clone();
         let (when, env) = (Some(when), BTreeMap::new());
-        let prompt = session::Prompt { session, content, when, schema, until: None, expand: false, env, key: None };
+        let prompt = session::Prompt {
+            session,
+            content,
+            when,
+            schema,
+            until: None,
+            expand: false,
+            awaited: false,
+            env,
+            key: None,
+        };
         self.send(|reply| PromptRequest::command(prompt, None, "someone", reply)).await
     }
 
@@ -375,7 +401,7 @@ impl Scene {
         state.apply(&event);
         let folds = [state.to_fold()].into_iter().chain(question_fold(&self.id, &event)).collect();
         let (done, committed) = oneshot::channel();
-        let (events, pieces) = (vec![Arc::new(stored(&event))], Vec::new());
+        let (events, pieces) = (vec![Arc::new(stored(&event).unwrap())], Vec::new());
         self.env.store.append(Append { log, events, turn: None, pieces, folds, sync: true, done: Some(done) });
         committed.await.unwrap().unwrap();
         self.load().await;
@@ -403,7 +429,7 @@ impl Scene {
         let mut asked = Vec::new();
         let lines = events.iter().skip(1).map(|event| line(event, &mut asked));
         let text = lines.collect::<Vec<_>>().join("\n");
-        text.replace(&*self.dir.path().join("work").canonicalize().unwrap().to_string_lossy(), "DIR")
+        text.replace(&*self.dir.path().canonicalize().unwrap().join("work").to_string_lossy(), "DIR")
     }
 
     /// The last request, one line a message.
@@ -419,6 +445,8 @@ const KINDS: &[&str] = &[
     "session_changed",
     "prompt_accepted",
     "prompt_unqueued",
+    "prompt_drafted",
+    "draft_sent",
     "turn_started",
     "message",
     "message_superseded",
@@ -538,7 +566,10 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             said.extend(tools.as_ref().map(|only| format!("tools {}", only.join(" "))));
             said.join(" ")
         }
-        EventBody::TurnStarted { prompt } | EventBody::PromptUnqueued { prompt, .. } => prompt.to_string(),
+        EventBody::TurnStarted { prompt }
+        | EventBody::PromptUnqueued { prompt, .. }
+        | EventBody::PromptDrafted { prompt }
+        | EventBody::DraftSent { prompt, .. } => prompt.to_string(),
         EventBody::Message(MessageAdded { message, role, content, interrupted, cut, paused, asks, .. }) => {
             let who = if *role == Role::User { "user" } else { "model" };
             let flags = [(*interrupted, " interrupted"), (*cut, " cut"), (*paused, " paused")];
@@ -578,7 +609,7 @@ fn line(event: &Event, asked: &mut Vec<QuestionId>) -> String {
             None => format!("before {}", taken.call_id),
         },
         EventBody::UndoStarted(UndoStarted { changes, .. }) => format!("{} files", changes.len()),
-        EventBody::Undone { redo, step, changes, failed } => {
+        EventBody::Undone { redo, step, changes, failed, .. } => {
             let what = if *redo { "redo" } else { "undo" };
             let step = step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
             format!("{what}{step} {} files, {} failed", changes.len(), failed.len())

@@ -3,7 +3,6 @@
 use linger_protocol::patience::Patience;
 
 use super::*;
-use crate::session::state::State;
 
 /// Tokio's clock, which stands still until it is moved. The parked blocking thread keeps the runtime from moving it.
 pub(super) struct Clock(#[expect(dead_code, reason = "dropped with the clock")] std::sync::mpsc::Sender<()>);
@@ -61,11 +60,6 @@ impl Scene {
         let transcript = self.transcript().await;
         transcript[transcript.find("t2 message").unwrap()..].to_owned()
     }
-
-    async fn state(&self) -> State {
-        let row = self.env.store.session(self.id.clone()).await.unwrap().unwrap();
-        State::from_stored(&row.fold).unwrap()
-    }
 }
 
 #[tokio::test]
@@ -103,7 +97,7 @@ async fn a_wait_goes_on_after_restarts_and_counts_as_no_crash() {
     }
     let info = scene.state().await.info(scene.id.clone());
     assert_eq!((info.state, info.provider_wait.unwrap().since_at), (session::State::Running, before.since_at));
-    scene.asked(Command::Continue).await.unwrap();
+    scene.go_on().await.unwrap();
     scene.ends(2).await;
     assert_eq!((scene.count("notice offered").await, scene.count("notice reached").await), (0, 1));
     assert!(scene.state().await.turn.is_none());
@@ -129,7 +123,7 @@ async fn a_prompt_that_queues_and_a_continue_end_the_pause() {
     let mut scene = Scene::answered("mock/m", [busy(), busy(), Answer::text("one"), Answer::text("two")]).await;
     scene.prompt("talk", When::Queue).await;
     scene.until("notice retry", 1).await;
-    scene.asked(Command::Continue).await.unwrap();
+    scene.go_on().await.unwrap();
     scene.until("notice retry", 2).await;
     scene.prompt("and then", When::Queue).await;
     scene.ends(3).await;

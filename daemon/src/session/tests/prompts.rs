@@ -130,8 +130,8 @@ async fn an_empty_prompt_is_refused() {
 }
 
 #[tokio::test]
-async fn queued_prompts_wait_for_a_word_after_a_cancel() {
-    let mut scene = Scene::auto([Answer::text("one").waits(&gate()), Answer::text("two"), Answer::text("three")]).await;
+async fn queued_prompts_become_drafts_after_a_cancel_and_the_next_prompt_runs() {
+    let mut scene = Scene::auto([Answer::text("one").waits(&gate()), Answer::text("two")]).await;
     scene.prompt("first", When::Queue).await;
     scene.shows("one").await;
     scene.prompt("second", When::Queue).await;
@@ -139,23 +139,20 @@ async fn queued_prompts_wait_for_a_word_after_a_cancel() {
     scene.ends(1).await;
     assert_eq!(scene.count("turn_started").await, 1);
     scene.prompt("third", When::Queue).await;
-    scene.ends(3).await;
+    scene.ends(2).await;
     insta::assert_snapshot!(scene.transcript().await, @r#"
     prompt_accepted p1 queue "first"
     t1 turn_started p1
     t1 message m1 user: "first"
     prompt_accepted p2 queue "second"
     t1 message m2 model interrupted: "one"
+    prompt_drafted p2
     t1 turn_finished cancelled after 0
     prompt_accepted p3 queue "third"
-    t2 turn_started p2
-    t2 message m3 user: "second"
+    t2 turn_started p3
+    t2 message m3 user: "third"
     t2 message m4 model: "two"
     t2 turn_finished end_turn after 1
-    t3 turn_started p3
-    t3 message m5 user: "third"
-    t3 message m6 model: "three"
-    t3 turn_finished end_turn after 1
     "#);
 }
 
@@ -166,7 +163,7 @@ async fn continue_takes_up_what_was_held() {
     scene.shows("one").await;
     scene.prompt("second", When::Queue).await;
     scene.cancel().await;
-    scene.asked(Command::Continue).await.unwrap();
+    scene.go_on().await.unwrap();
     scene.ends(2).await;
     insta::assert_snapshot!(scene.transcript().await, @r#"
     prompt_accepted p1 queue "first"
@@ -174,7 +171,9 @@ async fn continue_takes_up_what_was_held() {
     t1 message m1 user: "first"
     prompt_accepted p2 queue "second"
     t1 message m2 model interrupted: "one"
+    prompt_drafted p2
     t1 turn_finished cancelled after 0
+    draft_sent p2
     t2 turn_started p2
     t2 message m3 user: "second"
     t2 message m4 model: "two"
@@ -185,6 +184,6 @@ async fn continue_takes_up_what_was_held() {
 #[tokio::test]
 async fn there_is_nothing_to_continue_in_an_idle_session() {
     let scene = Scene::auto([]).await;
-    let error = scene.asked(Command::Continue).await.unwrap_err();
+    let error = scene.go_on().await.unwrap_err();
     assert_eq!(error.message, "session scene has nothing to continue");
 }

@@ -19,7 +19,8 @@ impl Scene {
         let (session, content) = (self.id.clone(), PromptContent::Text("Echo it.".to_owned()));
         let until = check.map(|command| session::Until { command: command.to_owned(), tries: Some(1) });
         let (when, schema, env) = (Some(When::Queue), None, BTreeMap::new());
-        let prompt = session::Prompt { session, content, when, schema, until, expand: true, env, key: None };
+        let prompt =
+            session::Prompt { session, content, when, schema, until, expand: true, awaited: false, env, key: None };
         let allowed = vec!["bash(echo:*)".to_owned()];
         let limit = typed.starts_with("/echo").then(|| SkillLimit { skill: "echo".to_owned(), allowed });
         let named = Some(Named { typed: typed.to_owned(), runs: Vec::new(), limit });

@@ -20,7 +20,8 @@ impl Scene {
         let (session, content) = (self.id.clone(), PromptContent::Text("mend it".to_owned()));
         let until = Some(session::Until { command: command.to_owned(), tries });
         let (when, schema, env) = (Some(When::Queue), None, BTreeMap::new());
-        let prompt = session::Prompt { session, content, when, schema, until, expand: false, env, key: None };
+        let prompt =
+            session::Prompt { session, content, when, schema, until, expand: false, awaited: false, env, key: None };
         self.send(|reply| PromptRequest::command(prompt, None, "someone", reply)).await
     }
 }

@@ -78,9 +78,11 @@ impl Turn {
         };
         self.tools = self.tools_now();
         let mut step = Step::new(system, self.tools.clone(), context);
-        if let Some(OpenCheckpoint { before, .. }) = opening.checkpoint.take() {
+        if let Some(OpenCheckpoint { before, at, .. }) = opening.checkpoint.take() {
+            let time = checkpoints::CallTime::cut_off(at);
             // What the call did that was cut off, before anything else does something.
-            let after = Box::pin(checkpoints::after(&self.services.calls.checkpoints, &self.workspace, before)).await;
+            let after =
+                Box::pin(checkpoints::after(&self.services.calls.checkpoints, &self.workspace, before, time)).await;
             self.emit.send(vec![EventBody::Checkpoint(after)], false, None)?;
         }
         if Box::pin(self.finish_last_step(&mut step, opening)).await? {
@@ -353,6 +355,7 @@ impl Turn {
             session: self.session.clone(),
             size: Arc::default(),
             warned_no_checkpoints: self.warned_no_checkpoints.clone(),
+            is_moved: false,
         }
     }
 

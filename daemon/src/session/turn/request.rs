@@ -293,7 +293,7 @@ impl Turn {
                     // It becomes text.
                     StreamEvent::Call { name, .. } if has_schema && name == output_schema::ANSWER => {}
                     StreamEvent::Call { block, name, text } => fragments.push(Fragment::Call { block, name, text }),
-                    StreamEvent::Counted => {}
+                    StreamEvent::Counted | StreamEvent::Native(_) => {}
                     StreamEvent::Done(response) => end = Some(Ok(response)),
                     StreamEvent::Failed(failure) => end = Some(Err(failure)),
                 }

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 
+use super::super::alike::folded;
 use super::super::change::TEXT_MAX;
 use super::super::replace::{nearest_lines, windows};
 use super::format::{Hunk, HunkLine};
@@ -25,8 +26,16 @@ pub(super) struct Patched {
     pub(super) places: Vec<(usize, usize)>,
 }
 
-/// Puts the pieces into `text`; the error says which does not fit, with the nearest lines.
+/// Puts the pieces into `text`; the error says which does not fit, with the nearest lines. A byte order mark stays, and is no part of
+/// the first line.
 pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => put(rest, hunks).map(|patched| Patched { text: format!("\u{feff}{}", patched.text), ..patched }),
+        None => put(text, hunks),
+    }
+}
+
+fn put(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
     let file = PatchedFile::of(text);
     let end = if windows(text) { "\r\n" } else { "\n" };
     let (mut out, mut places, mut at) = (PatchedText::default(), Vec::new(), 0);
@@ -57,7 +66,7 @@ pub(super) fn apply(text: &str, hunks: &[Hunk]) -> Result<Patched, String> {
                 // The file's own line, not the model's.
                 HunkLine::Keep(_) => out.extend(file.lines.get(at..at + 1).unwrap_or_default()),
                 HunkLine::Add(line) => {
-                    out.push(line.trim_end_matches('\r'), end);
+                    out.push(line.trim_end_matches('\r'), file.end_near(at).unwrap_or(end));
                     out.change(out.count);
                 }
                 HunkLine::Remove(_) => out.change(out.count + 1),
@@ -128,6 +137,16 @@ impl<'a> PatchedFile<'a> {
         Self { lines, plain: Default::default(), compared: std::cell::Cell::default() }
     }
 
+    /// How the line before place `at` ends, or the first one: a file may have both ends.
+    fn end_near(&self, at: usize) -> Option<&'static str> {
+        let line = self.lines.get(at.saturating_sub(1))?;
+        match (line.ends_with("\r\n"), line.ends_with('\n')) {
+            (true, _) => Some("\r\n"),
+            (_, true) => Some("\n"),
+            _ => None,
+        }
+    }
+
     /// Where `wanted` stands at or after line `from`, counted from 0; `at_end`: at the end of the file, if it is there.
     fn find(&self, wanted: &[&str], from: usize, at_end: bool) -> Result<Option<usize>, String> {
         for level in 0..LEVELS {
@@ -160,7 +179,7 @@ impl<'a> PatchedFile<'a> {
     }
 }
 
-/// A line as a level compares it: as it is, without white space at its end, without any around it, with plain quotes and dashes.
+/// A line as a level compares it: as it is, without white space at its end, without any around it, with one form for what looks alike.
 fn plain(line: &str, level: usize) -> String {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -168,18 +187,7 @@ fn plain(line: &str, level: usize) -> String {
         0 => line.to_owned(),
         1 => line.trim_end().to_owned(),
         2 => line.trim().to_owned(),
-        _ => line.trim().chars().map(ascii).collect(),
-    }
-}
-
-/// The plain form of a character that models write otherwise than files have it.
-fn ascii(c: char) -> char {
-    match c {
-        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
-        '\u{2018}'..='\u{201b}' => '\'',
-        '\u{201c}'..='\u{201f}' => '"',
-        '\u{a0}' | '\u{2002}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
-        c => c,
+        _ => folded(line.trim()),
     }
 }
 
@@ -230,6 +238,19 @@ mod tests {
         check("a\nb", "-a\n+c", "c\nb");
         check("b", "@@\n+c", "b\nc\n");
         check("", "@@\n+c", "c\n");
+        check("a\r\nb\nc\r\n", "-b\n+x\n+y", "a\r\nx\ny\nc\r\n");
+        check("a\nb\r\nc\n", " b\n+x\n c", "a\nb\r\nx\r\nc\n");
+        check("re\u{301}sume\u{301} a\u{202f}b\nx\n", " résumé a b\n-x\n+y", "re\u{301}sume\u{301} a\u{202f}b\ny\n");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_line_and_stays() {
+        check("\u{feff}one\ntwo\n", "-one\n+1\n two", "\u{feff}1\ntwo\n");
+        check("\u{feff}one\r\ntwo\r\n", "@@ one\n-two\n+2", "\u{feff}one\r\n2\r\n");
+        check("\u{feff}one\n", "+zero\n one", "\u{feff}zero\none\n");
+        check("\u{feff}one\n", "-one", "\u{feff}");
+        let error = patched("\u{feff}one\n", "-ones\n+x").unwrap_err();
+        assert!(error.ends_with("the nearest lines are\n1\tone\n"), "{error}");
     }
 
     #[test]

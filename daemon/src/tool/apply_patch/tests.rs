@@ -1,7 +1,7 @@
 //! The tool on a real directory.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::json;
 

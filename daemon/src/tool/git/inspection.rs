@@ -48,7 +48,7 @@ pub(super) async fn inspect(
     let left_out = filtered.left_out(&private.git).await?;
     let process = private.git.start(&filtered.args(&left_out)).await?;
     let output = Output::to(context.output, context.blobs);
-    let mut output = command::collect(process, output, workspace.timeout_s, "").await;
+    let mut output = command::RunningCommand::within(workspace, workspace.timeout_s).collect(process, output).await;
     let mut say = |text: String| output.content.push(ContentBlock::text(text));
     if !left_out.is_empty() {
         let names: Vec<String> = left_out.iter().take(NAMED).map(|name| text::one_line(name)).collect();

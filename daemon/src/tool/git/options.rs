@@ -28,7 +28,7 @@ pub(super) struct Inspection {
     pub(super) paths: Vec<String>,
 }
 
-/// An option.
+/// An option of git, with its value if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitOption {
     pub(super) words: Vec<String>,

@@ -22,7 +22,7 @@ impl Places {
     /// The places of the repository whose worktree is `root`. Fails with the reason. Blocks.
     pub(super) fn of(root: &Path) -> Result<Self, String> {
         let git = root.join(".git");
-        let status = git.symlink_metadata().map_err(|_| format!("{} is no git repository", root.display()))?;
+        let status = git.symlink_metadata().map_err(|_| no_worktree(root))?;
         if status.is_dir() {
             return match git.join("commondir").symlink_metadata() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { own: git.clone(), common: git }),
@@ -51,6 +51,13 @@ impl Places {
         }
         Err(elsewhere())
     }
+}
+
+/// Why a directory without `.git` has nothing to show.
+fn no_worktree(root: &Path) -> String {
+    let is_bare = root.join("HEAD").is_file() && root.join("objects").is_dir() && root.join("refs").is_dir();
+    let what = if is_bare { "a bare git repository, without a worktree" } else { "no git repository" };
+    format!("{} is {what}", root.display())
 }
 
 /// The worktree that the configuration of a submodule names, as git writes it: a path relative to the git directory.

@@ -129,7 +129,8 @@ impl Git {
 
     /// The same in a private git directory, on the files of the worktree.
     pub(super) fn in_private(self, dir: &Path) -> Self {
-        let root = self.root.clone();
+        // Variables are text; git starts in the root, so that a name which is none needs not be told.
+        let root = if self.root.to_str().is_some() { self.root.clone() } else { PathBuf::from(".") };
         self.with("GIT_DIR", dir).with("GIT_WORK_TREE", root)
     }
 

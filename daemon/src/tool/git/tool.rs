@@ -104,8 +104,10 @@ impl GitCall {
     async fn execute(&self, context: Context) -> ToolOutput {
         match start_as_command(&context.spawn, &self.args).await {
             Ok(process) => {
-                let output = Output::to(context.output, context.blobs);
-                command::collect(process, output, self.workspace.timeout_s, "").await
+                let output = Output::of_command(context.output, context.blobs);
+                command::RunningCommand::within(&self.workspace, self.workspace.timeout_s)
+                    .collect(process, output)
+                    .await
             }
             Err(error) => command::not_started(&self.workspace, &error).await,
         }

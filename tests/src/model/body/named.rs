@@ -49,6 +49,7 @@ impl Break {
             By::Setup => {
                 kind == "session_changed"
                     && (["instructions", "skills"].iter().any(|it| event[*it].is_array())
+                        || event["cwd"].is_string()
                         || event["agent"]["digest"].is_string()
                         || event["setup"]["digest"].is_string())
             }

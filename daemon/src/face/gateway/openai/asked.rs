@@ -1,8 +1,8 @@
 //! A request in the form that both interfaces have in common. Pure.
 
-use linger_protocol::completion::{Message, Tool};
+use linger_protocol::completion::{Message, Start, Tool, ToolChoice};
 use linger_protocol::id::{CallId, SessionId};
-use linger_protocol::message::{ContentBlock, Role};
+use linger_protocol::message::{ContentBlock, Role, text_of};
 use linger_protocol::session::Effort;
 use serde_json::{Map, Value, json};
 
@@ -21,6 +21,30 @@ pub(super) struct ApiRequest {
     pub(super) max_tokens: Option<u32>,
     pub(super) effort: Effort,
     pub(super) is_stream: bool,
+    /// The options of the answer; no other field is set.
+    pub(super) options: Start,
+    /// Whether the answer must be a JSON object of any form.
+    pub(super) wants_object: bool,
+    /// The parts of the request that have no effect, as the caller knows them.
+    pub(super) ignored: Vec<String>,
+    /// The whole request, for a provider that speaks Responses itself.
+    pub(super) responses: Option<String>,
+    /// The fault of the request for all other providers.
+    pub(super) unless_native: Option<Failure>,
+    /// The calls without a result so far.
+    pub(super) open: Vec<OpenCall>,
+    /// How many calls there were.
+    pub(super) calls: usize,
+}
+
+/// A call of the model's whose result was not seen yet.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    /// As the caller wrote it; other calls may have the same, and it may be empty.
+    said: String,
+    /// A name of its own.
+    id: CallId,
+    name: String,
 }
 
 /// Whom a request asks.
@@ -35,9 +59,8 @@ pub(super) enum Target {
 }
 
 /// The fields that change an answer in a way that nothing here can, with the values that change nothing.
-const UNKNOWN: [(&str, &[&str]); 9] = [
+const UNKNOWN: [(&str, &[&str]); 8] = [
     ("n", &["1"]),
-    ("stop", &["[]", "\"\""]),
     ("logit_bias", &["{}"]),
     ("logprobs", &["false"]),
     ("audio", &[]),
@@ -57,6 +80,7 @@ impl ApiRequest {
                     "previous_response_id" | "conversation" => {
                         "the header X-Linger-Session binds a request to a session"
                     }
+                    "functions" => "write them as `tools`",
                     _ => "leave it out",
                 };
                 return Err(Failure::bad_request(format!("`{name}` is not supported")).hint(hint));
@@ -86,15 +110,36 @@ impl ApiRequest {
     pub(super) fn call(&mut self, id: &str, name: &str, arguments: &str) {
         let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
         let input = serde_json::from_str(arguments).unwrap_or_else(|_| arguments.into());
-        self.say(
-            Role::Assistant,
-            vec![ContentBlock::ToolUse { call_id: id.into(), name: name.to_owned(), input, native: None }],
-        );
+        self.calls += 1;
+        let is_taken = id.is_empty() || self.open.iter().any(|call| call.id.as_str() == id);
+        let call_id = if is_taken { CallId(format!("call_{}", self.calls)) } else { CallId::from(id) };
+        self.open.push(OpenCall { said: id.to_owned(), id: call_id.clone(), name: name.to_owned() });
+        self.say(Role::Assistant, vec![ContentBlock::ToolUse { call_id, name: name.to_owned(), input, native: None }]);
     }
 
-    /// Adds what came of a call.
-    pub(super) fn result(&mut self, id: &str, content: Vec<ContentBlock>) {
-        self.say(Role::User, vec![ContentBlock::ToolResult { call_id: CallId::from(id), is_error: false, content }]);
+    /// Adds what came of a call: the first one with this id that has no result.
+    pub(super) fn result(&mut self, id: &str, content: Vec<ContentBlock>) -> Result<(), Failure> {
+        let Some(n) = self.open.iter().position(|call| call.said == id) else {
+            let text = format!("no call before it has the id '{}', or it has its result", id.escape_default());
+            return Err(Failure::bad_request(text));
+        };
+        let call_id = self.open.remove(n).id;
+        self.say(Role::User, vec![ContentBlock::ToolResult { call_id, is_error: false, content }]);
+        Ok(())
+    }
+
+    /// Adds what came of a function, by its name, as OpenAI's first form of calls has it; without a call it is the user's words.
+    pub(super) fn function_result(&mut self, name: &str, content: Vec<ContentBlock>) {
+        match self.open.iter().position(|call| call.name == name) {
+            Some(n) => {
+                let call_id = self.open.remove(n).id;
+                self.say(Role::User, vec![ContentBlock::ToolResult { call_id, is_error: false, content }]);
+            }
+            None => {
+                let text = format!("The function {name} returned: {}", text_of(&content));
+                self.say(Role::User, vec![ContentBlock::text(text)]);
+            }
+        }
     }
 
     /// Adds a tool of the caller's: `{name, description, parameters}`.
@@ -110,24 +155,15 @@ impl ApiRequest {
         Ok(())
     }
 
-    /// Which tools may be called: `auto` is what there is, `none` is none.
-    pub(super) fn tool_choice(&mut self, choice: Option<&Value>) -> Result<(), Failure> {
-        match choice.filter(|choice| !choice.is_null()).map(|choice| choice.as_str().unwrap_or("")) {
-            None | Some("auto") => Ok(()),
-            Some("none") => {
-                self.tools.clear();
-                Ok(())
-            }
-            Some(_) => Err(Failure::bad_request("`tool_choice` can be \"auto\" or \"none\"")),
-        }
-    }
-
     /// The shape of the answer: `{type: "json_schema", schema}`, `json_object` or `text`.
     pub(super) fn format(&mut self, format: Option<&Value>, schema: Option<&Value>) -> Result<(), Failure> {
         let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(()) };
         self.schema = match (format.get("type").and_then(Value::as_str), schema) {
             (Some("text"), _) => None,
-            (Some("json_object"), _) => Some(json!({ "type": "object" })),
+            (Some("json_object"), _) => {
+                self.wants_object = true;
+                Some(json!({ "type": "object" }))
+            }
             (Some("json_schema"), Some(schema)) => Some(schema.clone()),
             (Some("json_schema"), None) => return Err(Failure::bad_request("the format has no `schema`")),
             _ => {
@@ -172,17 +208,48 @@ impl ApiRequest {
             }
             (None, None, None) => Target::Plain,
         };
-        if target != Target::Plain && !self.tools.is_empty() {
+        if target == Target::Plain {
+            return Ok(target);
+        }
+        if let Some(failure) = &self.unless_native {
+            return Err(failure.clone());
+        }
+        if !self.options.stop.is_empty() {
+            let failure = Failure::bad_request("`stop` in a request for a session");
+            return Err(failure.hint("leave it out, or name a model alone"));
+        }
+        if !self.tools.is_empty() && self.options.tool_choice != ToolChoice::None {
             let failure = Failure::bad_request("tools of the caller and tools of linger in one request");
             return Err(failure.hint("leave `tools` out, or name a model alone"));
         }
         Ok(target)
     }
 
-    /// The prompt for a session: the user's last message. In a new session the earlier messages come before it.
+    /// The parts of the request that have no effect in a session.
+    pub(super) fn ignored_in_session(&self) -> Vec<String> {
+        let options = &self.options;
+        let given = [
+            ("temperature", options.temperature.is_some()),
+            ("top_p", options.top_p.is_some()),
+            ("seed", options.seed.is_some()),
+            ("frequency_penalty", options.frequency_penalty.is_some()),
+            ("presence_penalty", options.presence_penalty.is_some()),
+            ("max_tokens", self.max_tokens.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name.to_owned());
+        self.ignored.iter().cloned().chain(given).collect()
+    }
+
+    /// The prompt for a session: the user's last message, or instructions that stand alone. In a new session the earlier messages come before it.
     pub(super) fn prompt(&self, is_bound: bool) -> Result<Vec<ContentBlock>, Failure> {
+        if self.messages.is_empty() && !self.system.is_empty() {
+            return Ok(vec![ContentBlock::text(self.system.join("\n\n"))]);
+        }
         let Some((last, before)) = self.messages.split_last().filter(|(last, _)| last.role == Role::User) else {
-            return Err(Failure::bad_request("the last message is the user's"));
+            let failure = Failure::bad_request(
+                "a session goes on after the user's words, and the last message is not the user's",
+            );
+            return Err(failure.hint("name a model alone to have the model's own words continued"));
         };
         let is_plain = |block: &ContentBlock| matches!(block, ContentBlock::Text { .. } | ContentBlock::Image { .. });
         if !self.messages.iter().flat_map(|message| &message.content).all(is_plain) {
@@ -277,7 +344,7 @@ mod tests {
         let of = |body: Value| ApiRequest::of(body.as_object().unwrap()).map(drop).map_err(|failure| failure.message);
         assert_eq!(of(json!({ "model": "m", "n": 1, "stop": null, "logit_bias": {}, "temperature": 0.5 })), Ok(()));
         assert!(of(json!({ "model": "m", "n": 2 })).unwrap_err().contains("`n`"));
-        assert!(of(json!({ "model": "m", "stop": ["x"] })).unwrap_err().contains("`stop`"));
+        assert!(of(json!({ "model": "m", "logprobs": true })).unwrap_err().contains("`logprobs`"));
         assert!(of(json!({})).unwrap_err().contains("`model`"));
         assert!(image("https://example.org/x.png").is_err() && image("data:image/png;base64,AA==").is_ok());
         assert!(asked("m").tool_choice(Some(&json!("required"))).is_err());

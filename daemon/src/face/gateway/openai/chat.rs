@@ -5,10 +5,11 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::answer::{self, AnswerPiece, AnswerStream, Finished};
+use super::answer;
 use super::asked::{ApiRequest, image};
 use super::object::{error_value, name};
-use super::options::{RequestOptions, with_session};
+use super::options::{AnswerHeaders, RequestOptions};
+use super::piece::{AnswerPiece, AnswerStream, Finished};
 use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
 use crate::face::gateway::client::Client;
@@ -24,10 +25,10 @@ pub(super) async fn answer(client: Client, options: RequestOptions, body: Incomi
     let (is_stream, shape) = (asked.is_stream, asked.schema.is_some());
     let permit = if is_stream { Some(client.stream_permit()?) } else { None };
     let mut running = answer::begin(client, options, asked).await?;
-    let session = running.session.clone();
+    let headers = AnswerHeaders::of(&running);
     let head = Head { id: name("chatcmpl-"), created: clock::now() / 1000, model: running.model.clone() };
     if !is_stream {
-        return Ok(with_session(json_of(&whole(&head, &mut running).await?)?, session.as_ref()));
+        return Ok(headers.add(json_of(&whole(&head, &mut running).await?)?));
     }
     let begun = first(&mut running).await?;
     let (sender, reply) = event_stream();
@@ -36,7 +37,7 @@ pub(super) async fn answer(client: Client, options: RequestOptions, body: Incomi
         // A client that has gone needs no more.
         let _gone = Stream { head, sender, has_usage, shape, has_text: false }.run(begun, running).await;
     });
-    Ok(with_session(reply, session.as_ref()))
+    Ok(headers.add(reply))
 }
 
 /// The fields that all objects of an answer share.
@@ -46,6 +47,34 @@ struct Head {
     model: String,
 }
 
+/// The fields that are read here, or change no answer.
+const READ: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "response_format",
+    "max_tokens",
+    "max_completion_tokens",
+    "reasoning_effort",
+    "stop",
+    "temperature",
+    "top_p",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "n",
+    "user",
+    "safety_identifier",
+    "metadata",
+    "store",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+];
+
 fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
     let mut asked = ApiRequest::of(body)?;
     let messages = body.get("messages").and_then(Value::as_array);
@@ -54,12 +83,19 @@ fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
         let at = |failure: Failure| Failure { message: format!("messages[{n}]: {}", failure.message), ..failure };
         self::message(&mut asked, message).map_err(at)?;
     }
-    for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        match tool.get("function") {
-            Some(function) => asked.tool(function)?,
-            None => return Err(Failure::bad_request("a tool is `{\"type\":\"function\",\"function\":{…}}`")),
+    for (n, tool) in body.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        match (tool.get("type").and_then(Value::as_str).unwrap_or("function"), tool.get("function")) {
+            ("function", Some(function)) => asked.tool(function)?,
+            ("function", None) => {
+                return Err(Failure::bad_request(format!(
+                    "tools[{n}]: a function is `{{\"type\":\"function\",\"function\":{{…}}}}`"
+                )));
+            }
+            (kind, _) => asked.ignored.push(format!("tools[{n}] ({kind})")),
         }
     }
+    asked.options(body)?;
+    asked.note_unread(body, READ);
     asked.tool_choice(body.get("tool_choice"))?;
     let format = body.get("response_format");
     asked.format(format, format.and_then(|format| format.pointer("/json_schema/schema")))?;
@@ -79,8 +115,13 @@ fn message(asked: &mut ApiRequest, message: &Value) -> Result<(), Failure> {
                 let field = |path: &str| call.pointer(path).and_then(Value::as_str).unwrap_or_default();
                 asked.call(field("/id"), field("/function/name"), field("/function/arguments"));
             }
+            if let Some(call) = message.get("function_call").filter(|call| !call.is_null()) {
+                let field = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
+                asked.call("", field("name"), field("arguments"));
+            }
         }
-        "tool" => asked.result(text("tool_call_id"), content),
+        "tool" => asked.result(text("tool_call_id"), content)?,
+        "function" => asked.function_result(text("name"), content),
         other => return Err(Failure::bad_request(format!("unknown role '{}'", other.escape_default()))),
     }
     Ok(())
@@ -210,7 +251,7 @@ impl Stream {
                 }
                 // Not OpenAI's own, and what other servers call it.
                 AnswerPiece::Thinking(text) => self.delta(json!({ "reasoning_content": text }), None).await?,
-                AnswerPiece::Message(_) => {}
+                AnswerPiece::Message(_) | AnswerPiece::Native(_) => {}
                 AnswerPiece::Event(event) => self.send(event_line(&event, r#""choices":[]"#)).await?,
                 AnswerPiece::Finished(finished) => return self.finish(&finished).await,
                 AnswerPiece::Failed(failure) => return self.line(&error_value(&failure)).await,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use linger_protocol::id::SessionId;
 
+use super::piece::AnswerStream;
 use crate::face::gateway::client::{Client, Query};
 use crate::face::gateway::reply::{Failure, Reply};
 
@@ -13,6 +14,12 @@ const SESSION: HeaderName = HeaderName::from_static("x-linger-session");
 
 /// The directory of the session that a request makes, where the token names none.
 const DIRECTORY: HeaderName = HeaderName::from_static("x-linger-directory");
+
+/// The parts of a request that have no effect.
+const WARNING: HeaderName = HeaderName::from_static("x-linger-warning");
+
+/// The longest warning, in characters: clients bound the size of all headers together.
+const MAX_WARNING: usize = 1_000;
 
 /// The options of a request, apart from its body.
 pub(super) struct RequestOptions {
@@ -36,7 +43,8 @@ impl RequestOptions {
 
     /// The directory of a new session: the header's, or the token's.
     pub(super) fn directory(&self, client: &Client) -> Option<PathBuf> {
-        let granted = || client.wire.welcome.pointer("/grant/directory")?.as_str().map(PathBuf::from);
+        let granted =
+            || client.wire.welcome.pointer("/grant/directory")?.as_str().map(linger_protocol::path::from_text);
         self.directory.clone().or_else(granted)
     }
 
@@ -50,10 +58,31 @@ impl RequestOptions {
     }
 }
 
-/// Names the session of an answer.
-pub(super) fn with_session(mut reply: Reply, session: Option<&SessionId>) -> Reply {
-    if let Some(value) = session.and_then(|session| HeaderValue::from_str(session.as_str()).ok()) {
-        reply.headers_mut().insert(SESSION, value);
+/// The headers of an answer that are linger's.
+pub(super) struct AnswerHeaders {
+    session: Option<SessionId>,
+    warning: Option<String>,
+}
+
+impl AnswerHeaders {
+    /// The session of an answer, and the parts of the request that have no effect.
+    pub(super) fn of(running: &AnswerStream) -> Self {
+        let ignored = &running.ignored;
+        let warning = (!ignored.is_empty()).then(|| format!("not passed on: {}", ignored.join(", ")));
+        Self { session: running.session.clone(), warning }
     }
-    reply
+
+    /// Adds them to a reply.
+    pub(super) fn add(&self, mut reply: Reply) -> Reply {
+        let session = self.session.as_ref().and_then(|session| HeaderValue::from_str(session.as_str()).ok());
+        let plain = |c: char| if c == ' ' || c.is_ascii_graphic() { c } else { '?' };
+        let warning = self.warning.iter().map(|text| text.chars().map(plain).take(MAX_WARNING).collect::<String>());
+        let warning = warning.filter_map(|text| HeaderValue::from_str(&text).ok()).next();
+        for (name, value) in [(SESSION, session), (WARNING, warning)] {
+            if let Some(value) = value {
+                reply.headers_mut().insert(name, value);
+            }
+        }
+        reply
+    }
 }

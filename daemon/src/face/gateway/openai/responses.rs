@@ -5,11 +5,13 @@ use linger_protocol::message::{ContentBlock, Role, StopReason, Usage, text_of};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
-use super::answer::{self, AnswerPiece, AnswerStream, Finished};
+use super::answer;
 use super::asked::{ApiRequest, image};
 use super::chat::{arguments, final_text};
+use super::native;
 use super::object::{error_value, name};
-use super::options::{RequestOptions, with_session};
+use super::options::{AnswerHeaders, RequestOptions};
+use super::piece::{AnswerPiece, AnswerStream, Finished};
 use super::stream::{event_line, first, next};
 use crate::face::gateway::body;
 use crate::face::gateway::client::Client;
@@ -19,15 +21,20 @@ use crate::sys::task;
 
 /// Answers it, whole or as a stream.
 pub(super) async fn answer(client: Client, options: RequestOptions, body: Incoming) -> Result<Reply, Failure> {
-    let body: Map<String, Value> = body::json(body).await?;
-    let asked = parse(&body)?;
+    let bytes = body::read(body, body::MAX_JSON).await?;
+    let wrong = |error: String| Failure::bad_request(format!("the body is not what it should be: {error}"));
+    let body: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+    let asked = parse(&body, text)?;
     let (is_stream, shape) = (asked.is_stream, asked.schema.is_some());
     let permit = if is_stream { Some(client.stream_permit()?) } else { None };
     let mut running = answer::begin(client, options, asked).await?;
-    let session = running.session.clone();
+    let headers = AnswerHeaders::of(&running);
     let response = Response::new(running.model.clone(), &body);
     if !is_stream {
-        return Ok(with_session(json_of(&whole(response, &mut running).await?)?, session.as_ref()));
+        let reply =
+            if running.is_native { native::whole(&mut running).await } else { whole(response, &mut running).await };
+        return Ok(headers.add(reply?));
     }
     let begun = first(&mut running).await?;
     let (sender, reply) = event_stream();
@@ -37,11 +44,55 @@ pub(super) async fn answer(client: Client, options: RequestOptions, body: Incomi
         // A client that has gone needs no more.
         let _gone = stream.run(begun, running).await;
     });
-    Ok(with_session(reply, session.as_ref()))
+    Ok(headers.add(reply))
 }
 
-fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
+/// The fields that are read here, or change no answer.
+const READ: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "stream",
+    "stream_options",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "max_output_tokens",
+    "reasoning",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "user",
+    "safety_identifier",
+    "metadata",
+    "client_metadata",
+    "store",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+];
+
+/// A request: as every provider can have it, and as it came, for one that speaks this interface itself.
+fn parse(body: &Map<String, Value>, text: String) -> Result<ApiRequest, Failure> {
     let mut asked = ApiRequest::of(body)?;
+    let items = body.get("input").and_then(Value::as_array);
+    let is_reference = |item: &Value| item.get("type").is_some_and(|kind| kind == "item_reference");
+    if let Some(n) = items.and_then(|items| items.iter().position(is_reference)) {
+        let failure = Failure::bad_request(format!("input[{n}]: nothing is stored that could be referred to"));
+        return Err(failure.hint("send the item itself; clients do with `store` false"));
+    }
+    if let Err(failure) = read(&mut asked, body) {
+        asked = ApiRequest { unless_native: Some(failure), ..ApiRequest::of(body)? };
+    }
+    asked.responses = Some(text);
+    Ok(asked)
+}
+
+/// Reads the request as every provider can have it.
+fn read(asked: &mut ApiRequest, body: &Map<String, Value>) -> Result<(), Failure> {
     asked
         .system
         .extend(body.get("instructions").and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned));
@@ -50,29 +101,27 @@ fn parse(body: &Map<String, Value>) -> Result<ApiRequest, Failure> {
         Some(Value::Array(items)) => {
             for (n, it) in items.iter().enumerate() {
                 let at = |failure: Failure| Failure { message: format!("input[{n}]: {}", failure.message), ..failure };
-                item(&mut asked, it).map_err(at)?;
+                item(asked, n, it).map_err(at)?;
             }
         }
         _ => return Err(Failure::bad_request("`input` is a text or a list")),
     }
-    for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        match tool.get("type").and_then(Value::as_str) {
-            Some("function") => asked.tool(tool)?,
-            other => {
-                let kind = other.unwrap_or_default().escape_default();
-                let failure = Failure::bad_request(format!("a tool of type '{kind}' is not supported"));
-                return Err(failure.hint("functions are; `MODEL|TOOL` as the model's name runs linger's own tools"));
-            }
+    for (n, tool) in body.get("tools").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        match tool.get("type").and_then(Value::as_str).unwrap_or("function") {
+            "function" => asked.tool(tool)?,
+            // It runs at OpenAI, or its calls have a form of their own.
+            kind => asked.ignored.push(format!("tools[{n}] ({kind})")),
         }
     }
+    asked.options(body)?;
+    asked.note_unread(body, READ);
     asked.tool_choice(body.get("tool_choice"))?;
     let format = body.get("text").and_then(|text| text.get("format"));
     asked.format(format, format.and_then(|format| format.get("schema")))?;
-    asked.limits(body.get("max_output_tokens"), body.get("reasoning").and_then(|it| it.get("effort")))?;
-    Ok(asked)
+    asked.limits(body.get("max_output_tokens"), body.get("reasoning").and_then(|it| it.get("effort")))
 }
 
-fn item(asked: &mut ApiRequest, item: &Value) -> Result<(), Failure> {
+fn item(asked: &mut ApiRequest, n: usize, item: &Value) -> Result<(), Failure> {
     let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
     match item.get("type").and_then(Value::as_str).unwrap_or("message") {
         "message" => {
@@ -85,12 +134,11 @@ fn item(asked: &mut ApiRequest, item: &Value) -> Result<(), Failure> {
             }
         }
         "function_call" => asked.call(text("call_id"), text("name"), text("arguments")),
-        "function_call_output" => asked.result(text("call_id"), parts(item.get("output"))?),
+        "function_call_output" => asked.result(text("call_id"), parts(item.get("output"))?)?,
         // Another model's, or of an earlier answer of which nothing is kept.
         "reasoning" => {}
-        other => {
-            return Err(Failure::bad_request(format!("an item of type '{}' is not supported", other.escape_default())));
-        }
+        // Of tools that run at OpenAI, or whose calls have a form of their own: those are not passed on either.
+        other => asked.ignored.push(format!("input[{n}] ({other})")),
     }
     Ok(())
 }
@@ -131,7 +179,7 @@ impl Response {
             "background": false, "error": null, "incomplete_details": null,
             "instructions": said("instructions", Value::Null),
             "max_output_tokens": said("max_output_tokens", Value::Null), "metadata": said("metadata", json!({})),
-            "model": model, "parallel_tool_calls": true, "previous_response_id": null,
+            "model": model, "parallel_tool_calls": said("parallel_tool_calls", json!(true)), "previous_response_id": null,
             "reasoning": said("reasoning", json!({ "effort": null, "summary": null })), "store": false,
             "temperature": said("temperature", Value::Null), "text": said("text", json!({ "format": { "type": "text" } })),
             "tool_choice": said("tool_choice", json!("auto")), "tools": said("tools", json!([])),
@@ -194,7 +242,7 @@ fn call_items(content: &[ContentBlock]) -> Vec<Value> {
 }
 
 /// The answer as a whole: each message of the model is an item.
-async fn whole(mut response: Response, running: &mut AnswerStream) -> Result<Value, Failure> {
+async fn whole(mut response: Response, running: &mut AnswerStream) -> Result<Reply, Failure> {
     loop {
         match running.pieces.recv().await {
             Some(AnswerPiece::Message(text)) => response.output.push(message_item(&name("msg_"), &text)),
@@ -205,7 +253,7 @@ async fn whole(mut response: Response, running: &mut AnswerStream) -> Result<Val
                 }
                 response.output.extend(call_items(&finished.content));
                 response.finish(&finished);
-                return Ok(response.value());
+                return json_of(&response.value());
             }
             Some(AnswerPiece::Failed(failure)) => return Err(failure),
             Some(_) => {}
@@ -226,19 +274,32 @@ struct Stream {
     open: Option<(String, String)>,
 }
 
+/// The code of a failed response: OpenAI's word where there is one.
+fn error_code(failure: &Failure) -> &str {
+    match failure.code.as_str() {
+        code @ ("rate_limit_exceeded" | "insufficient_quota" | "context_length_exceeded" | "model_not_found") => code,
+        _ => "server_error",
+    }
+}
+
 /// The client has gone.
 struct Gone;
 
 impl Stream {
     async fn run(mut self, mut begun: Vec<AnswerPiece>, mut running: AnswerStream) -> Result<(), Gone> {
-        self.state("response.created").await?;
-        self.state("response.in_progress").await?;
+        let is_native = running.is_native;
+        if !is_native {
+            self.state("response.created").await?;
+            self.state("response.in_progress").await?;
+        }
         while let Some(piece) = next(&mut begun, &mut running, &self.sender).await {
             match piece {
                 AnswerPiece::Text(text) => self.text(&text).await?,
                 AnswerPiece::Thinking(_) => {}
                 AnswerPiece::Message(_) => self.close().await?,
                 AnswerPiece::Event(event) => self.send(event_line(&event, r#""type":"keepalive""#)).await?,
+                AnswerPiece::Native(data) => self.send(native::lines(&data)).await?,
+                AnswerPiece::Finished(_) if is_native => return Ok(()),
                 AnswerPiece::Finished(finished) => return self.finish(&finished).await,
                 AnswerPiece::Failed(failure) => return self.fail(&failure).await,
             }
@@ -311,7 +372,7 @@ impl Stream {
         let error = error_value(failure);
         let message = error.pointer("/error/message").cloned().unwrap_or_default();
         self.response.set("status", "failed");
-        self.response.set("error", json!({ "code": "server_error", "message": message }));
+        self.response.set("error", json!({ "code": error_code(failure), "message": message }));
         self.state("response.failed").await
     }
 
@@ -343,7 +404,11 @@ mod tests {
 
     #[test]
     fn input_is_a_text_or_items_of_every_kind_that_can_be() {
-        let parsed = |body: Value| parse(body.as_object().unwrap()).map_err(|failure| failure.message);
+        let parsed = |body: Value| {
+            let asked = parse(body.as_object().unwrap(), body.to_string()).map_err(|failure| failure.message)?;
+            asked.unless_native.as_ref().map_or(Ok(()), |failure| Err(failure.message.clone()))?;
+            Ok::<_, String>(asked)
+        };
         let asked = parsed(json!({ "model": "m", "instructions": "i", "input": "x" })).unwrap();
         assert_eq!((asked.system, asked.messages.len()), (vec!["i".to_owned()], 1));
         let items = json!([
@@ -361,10 +426,27 @@ mod tests {
             parsed(json!({ "model": "m", "input": [{ "type": "item_reference" }] })).unwrap_err().contains("input[0]")
         );
         assert!(parsed(json!({ "model": "m", "input": 7 })).is_err());
-        assert!(
-            parsed(json!({ "model": "m", "input": "x", "tools": [{ "type": "web_search" }] }))
-                .unwrap_err()
-                .contains("web_search")
+        let refused = json!([{ "role": "user", "content": [{ "type": "input_file", "file_id": "f" }] }]);
+        assert!(parsed(json!({ "model": "m", "input": refused })).unwrap_err().contains("'input_file'"));
+    }
+
+    #[test]
+    fn what_only_openai_has_is_left_out_and_named() {
+        let body = json!({ "model": "m", "include": ["reasoning.encrypted_content"], "background": false,
+            "tools": [{ "type": "namespace", "tools": [] }, { "type": "function", "name": "f" }, { "type": "web_search" }],
+            "input": [
+                { "role": "user", "content": "a" },
+                { "type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "x" },
+                { "type": "custom_tool_call_output", "call_id": "c", "output": "y" },
+                { "type": "message", "role": "user", "content": "b" },
+            ] });
+        let asked = parse(body.as_object().unwrap(), body.to_string()).unwrap();
+        let ignored = "tools[0] (namespace), tools[2] (web_search), include";
+        assert_eq!(
+            asked.ignored.join(", "),
+            format!("input[1] (custom_tool_call), input[2] (custom_tool_call_output), {ignored}")
         );
+        assert_eq!((asked.tools.len(), asked.messages.len()), (1, 1));
+        assert_eq!(asked.responses, Some(body.to_string()));
     }
 }

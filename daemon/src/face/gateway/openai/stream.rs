@@ -4,7 +4,7 @@ use hyper::body::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, timeout};
 
-use super::answer::{AnswerPiece, AnswerStream};
+use super::piece::{AnswerPiece, AnswerStream};
 use crate::face::gateway::events::{ALIVE, COMMENT};
 use crate::face::gateway::reply::Failure;
 

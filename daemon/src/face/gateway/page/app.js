@@ -17,7 +17,7 @@ const KEYS = [['/', 'search'], ['b', 'inbox'], ['c', 'new session'], ['p', 'writ
   ['Ctrl+Enter', 'send before the next step'], ['Shift+Esc', 'stop the turn'], ['y s n r', 'answer a permission'], ['1 … 9', 'answer a choice'], ['g', 'to the latest'], ['?', 'these keys']];
 // `events/subscribe` sends these for the list and the inbox.
 const WATCHED = 'session_created,session_changed,turn_started,turn_finished,permission_requested,permission_resolved,question_asked,question_resolved,'
-  + 'prompt_accepted,prompt_unqueued,child_updated,forked,background_started,background_ended';
+  + 'prompt_accepted,prompt_unqueued,prompt_drafted,draft_sent,child_updated,forked,background_started,background_ended';
 
 const TOGETHER_MS = 30; // Questions that come within this time are asked for together
 
@@ -42,7 +42,8 @@ function kept(name, value) {
 const visit = (session) => (location.hash = `session=${encodeURIComponent(session)}`);
 const rowOf = (session) => sessions.rows.get(session);
 const sessions = new Sessions({ visit, changed: () => drawQuestions() || drawTop() });
-const compose = new Compose({ row: () => view && rowOf(view.session), can, changed: () => view && sessions.touch(view.session) });
+const compose = new Compose({ row: () => view && rowOf(view.session), can, changed: () => view && sessions.touch(view.session),
+  waits: (prompt) => view?.log.queued.has(prompt) });
 
 // Login.
 async function begin() {
@@ -136,6 +137,7 @@ function drawQuestions() {
   place(byId('dock'), [...ours.values()]);
   if (state.place === 'inbox') place(byId('stream').firstChild, [...questions.values()], ['Nothing waits for an answer.']);
   if (state.place === 'question' && state.loaded) drawOne();
+  markKeys();
 }
 
 function place(node, rows, empty) {
@@ -246,8 +248,9 @@ async function showSession(session, seq) {
 
 function drawSession() {
   const queue = [...view.log.queued.values()];
-  fill(byId('queue'), queue.map((it) => el('div', { class: 'queued' }, el('span', { class: 'hint' }, it.when === 'queue' ? 'queued' : it.when),
-    el('span', { class: 'first' }, cleanLine(it.text)), el('button', { class: 'quiet', 'aria-label': 'Take back', title: 'Take back',
+  fill(byId('queue'), queue.map((it) => el('div', { class: 'queued' }, el('span', { class: 'hint' }, it.draft ? 'draft' : it.when === 'queue' ? 'queued' : it.when),
+    el('span', { class: 'first' }, cleanLine(it.text)), it.draft ? el('button', { class: 'quiet', 'aria-label': 'Send the draft', title: 'Send the draft',
+      click: () => change('session/continue', { session: view.session, prompt: it.prompt }).catch(failed) }, '↑') : null, el('button', { class: 'quiet', 'aria-label': 'Take back', title: 'Take back',
       click: () => change('session/unqueue', { session: view.session, prompt: it.prompt }).catch(failed) }, '×'))));
   drawQuestions();
   drawTop();
@@ -321,7 +324,8 @@ function moreActions() {
   const choices = [
     { title: 'Rename', go: rename },
     { title: 'Compact', sub: 'a summary stands for older messages', go: act('session/compact') },
-    { title: 'Undo changes of files', sub: 'of the latest turn that made some', go: act('session/undo', {}, 'Undone') },
+    { title: 'Undo changes of files', sub: 'of the latest turn; files that something else may have changed stay', go: act('session/undo', {}, 'Undone') },
+    { title: 'Undo all changes of files', sub: 'also those that something else may have made while a command ran', go: act('session/undo', { uncertain: 'undo' }, 'Undone') },
     { title: 'Redo', go: act('session/redo', {}, 'Done again') },
     { title: 'Fork', sub: 'a new session that goes on from here', go: () => change('session/fork', { session: row.session }).then((it) => visit(it.session)).catch(failed) },
     { title: 'Move to the bin', sub: 'deleted after 30 days', go: () => act('session/bin', {}, 'In the bin: `linger restore` takes it out')().then(() => (location.hash = '')) },
@@ -362,14 +366,22 @@ byId('login-form').addEventListener('submit', (event) => {
 const SHORT = { '/': search, b: press.inbox, c: createSession, p: () => byId('prompt').focus(), g: press.latest, '?': showKeys,
   '[': () => sessions.beside(-1) && visit(sessions.beside(-1)), ']': () => sessions.beside(1) && visit(sessions.beside(1)) };
 
+// The question that keys answer: the one with the focus, else the first. Only it shows its keys.
+const asked = () => cards.get(document.activeElement?.closest?.('.question')?.dataset.question) ?? shownCards()[0];
+function markKeys() {
+  const [it, isWriting] = [asked(), byId('prompt').value !== ''];
+  for (const one of cards.values()) one.node.classList.toggle('keys', one === it && !isWriting);
+}
+for (const name of ['focusin', 'focusout', 'input']) addEventListener(name, () => setTimeout(markKeys));
+
 addEventListener('keydown', (event) => {
   if (byId('app').hidden || document.querySelector('dialog[open]')) return;
   if (event.key === 'Escape') drawer(false);
-  if (event.key === 'Escape' && event.shiftKey && view) return void compose.act('session/cancel');
+  if (event.key === 'Escape' && event.shiftKey && view) return void compose.cancel();
   if (event.key === 'Escape' && isTyping(event.target)) return event.target.blur();
+  if (event.target === byId('prompt')) return void asked()?.keyAlone(event, event.target);
   if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-  const inside = cards.get(event.target.closest?.('.question')?.dataset.question);
-  if ((inside ?? shownCards()[0])?.key(event) || SHORT[event.key]?.() !== undefined || event.key in SHORT) event.preventDefault();
+  if (asked()?.key(event) || SHORT[event.key]?.() !== undefined || event.key in SHORT) event.preventDefault();
 });
 
 // The laptop wakes, the network is back, the page is looked at again: read on from the cursor at once. While the page is

@@ -28,8 +28,9 @@ async function smaller(file) {
 
 export class Compose {
   // `row()` is the session that is shown, `can(what)` says what the grant allows.
-  constructor({ row, can, changed }) {
-    Object.assign(this, { row, can, changed, files: [], drafts: new Map(), session: null });
+  // `waits(prompt)`: whether it is queued or a draft.
+  constructor({ row, can, changed, waits }) {
+    Object.assign(this, { row, can, changed, waits, files: [], drafts: new Map(), session: null, own: [] });
     this.prompt = byId('prompt');
     fill(byId('effort'), EFFORTS.map((name) => el('option', { value: name }, `effort: ${name}`)));
     byId('compose').addEventListener('submit', (event) => {
@@ -59,11 +60,28 @@ export class Compose {
     for (const id of ['mode', 'effort']) byId(id).addEventListener('change', () => this.set({ [id]: byId(id).value }));
     byId('model').addEventListener('click', () => chooseModel((model) => this.set({ model }), this.row()?.model));
     byId('tools').addEventListener('click', () => showTools(this.row().session, can('steer') && ((tools) => this.set({ tools }))));
-    byId('cancel').addEventListener('click', () => this.act('session/cancel'));
+    byId('cancel').addEventListener('click', () => this.cancel());
     byId('resume').addEventListener('click', () => this.act('session/continue'));
   }
   begin() { return call('mode/list').then((all) => this.draw(fill(byId('mode'), (modes = all).map((it) => el('option', { value: it.mode, title: it.description }, `mode: ${it.mode}`))))); }
   act(method, params = {}) { return change(method, { session: this.row().session, ...params }).catch(failed); }
+  // Stops the turn; what this page had queued behind it comes back into the field, each once: the daemon gives a prompt back once.
+  async cancel() {
+    const { session } = this.row();
+    const queued = this.own.filter((it) => it.session === session && this.waits(it.prompt));
+    this.own = this.own.filter((it) => this.waits(it.prompt) && !queued.includes(it));
+    await this.act('session/cancel');
+    const back = [];
+    for (const it of queued) {
+      await change('session/unqueue', { session, prompt: it.prompt }).then(() => back.push(it), () => {});
+    }
+    if (!back.length) return;
+    const now = this.session === session ? { text: this.prompt.value, files: this.files } : this.drafts.get(session) ?? {};
+    const text = [...back.map((it) => it.text), now.text].filter(Boolean).join('\n\n');
+    const all = { text, files: [...back.flatMap((it) => it.files), ...(now.files ?? [])] };
+    if (this.session === session) this.put(all);
+    else this.drafts.set(session, all);
+  }
   set(params) { return this.act('session/set', params).then(() => this.changed()); }
 
   grow() { this.prompt.rows = Math.min(ROWS, this.prompt.value.split('\n').length); }
@@ -91,7 +109,7 @@ export class Compose {
     for (const id of ['mode', 'effort', 'model']) byId(id).disabled = !this.can('steer');
     byId('when').hidden = !isRunning;
     byId('cancel').hidden = !isRunning;
-    byId('resume').hidden = !(row.state === 'offered' || (row.state === 'idle' && row.queued > 0));
+    byId('resume').hidden = !(row.state === 'offered' || (row.state === 'idle' && (row.queued > 0 || row.drafts > 0)));
     for (const option of byId('when').options) option.disabled = option.value !== 'queue' && !this.can('steer');
     this.prompt.placeholder = isRunning ? 'Queue a prompt, or steer with Ctrl+Enter' : 'Message';
   }
@@ -135,7 +153,8 @@ export class Compose {
     const params = { session, when: byId('when').hidden ? 'queue' : when ?? byId('when').value, expand: text.startsWith('/') || undefined };
     this.put();
     try {
-      await change('session/prompt', { ...params, content: await this.content(text, files) });
+      const { prompt } = await change('session/prompt', { ...params, content: await this.content(text, files) });
+      if (params.when === 'queue') this.own.push({ session, prompt, text, files });
     } catch (error) {
       failed(error);
       // What could not be sent is there again, unless something else was written meanwhile.
@@ -237,7 +256,7 @@ export function newSession({ cwds, cwd, created }) {
     const boxes = [...tools.querySelectorAll('input')];
     const some = boxes.some((it) => !it.checked) ? boxes.filter((it) => it.checked).map((it) => it.name) : undefined;
     const chosen = model.textContent === 'the default' ? undefined : model.textContent;
-    const params = { cwd: directory.value.trim(), name: name.value.trim() || undefined, model: chosen, mode: mode.value || undefined, agent: agent.value || undefined, tools: some };
+    const params = { cwd: directory.value.trim(), name: name.value.trim() || undefined, model: chosen, mode: mode.value || undefined, agent: agent.value || undefined, tools: some, login_env: true };
     try {
       const { session, warning } = await change('session/create', params);
       if (warning) toast(warning);

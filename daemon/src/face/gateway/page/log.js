@@ -115,6 +115,12 @@ const KINDS = {
     log.queued.set(event.prompt, { ...event, text: event.command || textOf(event.content) });
   },
   prompt_unqueued: (log, { prompt }) => log.queued.delete(prompt),
+  prompt_drafted: (log, { prompt }) => log.queued.has(prompt) && log.queued.set(prompt, { ...log.queued.get(prompt), draft: true }),
+  draft_sent(log, { prompt }) {
+    const sent = log.queued.get(prompt);
+    // It is queued behind the others.
+    if (log.queued.delete(prompt)) log.queued.set(prompt, { ...sent, draft: false, when: 'queue' });
+  },
   turn_started(log, { turn, at, prompt }) {
     log.turn = { turn, at };
     if (log.queued.get(prompt)?.compact) log.queued.delete(prompt);
@@ -149,8 +155,8 @@ const KINDS = {
     log.call(event, { state: 'done', outcome, isError, diff, changes, exit, ms, blob, output: textOf(content), images });
   },
   permission_requested(log, event, answered) {
-    const { permission: question, call_id: call, tool, action, input, cwd, digest, grant, rule, changes, about, at } = event;
-    const row = { question, kind: 'permission', blocks: 'call', call, tool, action, input, cwd, digest, grant, rule, changes, about, at };
+    const { permission: question, call_id: call, tool, action, input, cwd, digest, grant, rule, why, position, changes, about, at } = event;
+    const row = { question, kind: 'permission', blocks: 'call', call, tool, action, input, cwd, digest, grant, rule, why, position, changes, about, at };
     log.asked(event, row, answered);
   },
   question_asked: (log, event, answered) => log.asked(event, { ...event.asked, question: event.question, at: event.at }, answered),
@@ -201,7 +207,8 @@ const KINDS = {
   trimmed: (log, event) => log.line(event, 'changes', `older output is left out for the model: ${event.tokens_before} tokens became ${event.tokens_after}`),
   undone(log, event) {
     const left = (event.failed ?? []).map((it) => `left as it is: ${it.path}: ${it.reason}`);
-    const detail = [...(event.changes ?? []).map((it) => it.path), ...left].join('\n');
+    const kept = (event.uncertain ?? []).map((it) => `left as it is: ${it.path}: perhaps changed by something else`);
+    const detail = [...(event.changes ?? []).map((it) => it.path), ...left, ...kept].join('\n');
     log.line(event, 'changes', event.redo ? 'changes were made again' : 'changes were undone', { detail });
   },
   forked: (log, event) => log.line(event, 'changes', `goes on from session ${event.origin.session}`),

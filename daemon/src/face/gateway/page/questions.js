@@ -1,8 +1,8 @@
 // Questions: what is shown, and the keys and buttons that answer.
 //
 // Only what was shown can be allowed: of a long action the buttons that allow it wait until all of it was shown. An answer
-// carries the digest of what was shown. Keys count on their own only, outside of text, and not in the first moments, so
-// that a word being typed when a question comes answers nothing.
+// carries the digest of what was shown. Keys count on their own only, and not in the first moments, so that a word being
+// typed when a question comes answers nothing. In the empty prompt a key answers once no other has followed it for a moment.
 
 import { cleanExact, cleanLine } from './clean.js';
 import { difference, rows } from './diff.js';
@@ -14,6 +14,7 @@ import { Stream, change, http } from './wire.js';
 const MOST = 8000; // Characters and lines of an action that are shown unasked
 const LINES = 60;
 const DEAF_MS = 600; // A question that is younger takes no keys
+const ALONE_MS = 350; // A key in the empty prompt answers if none follows for this long
 const COMPARED = 1 << 20; // Bytes of a file whose change is compared here; of a larger one the arguments are shown
 
 // A card for a question. `on.answered()` is called once it has an answer, `on.visit(session)` opens its session.
@@ -33,12 +34,27 @@ export function card(row, on) {
   else node.append(el('p', {}, cleanExact(row.text ?? '')), el('p', { class: 'hint' }, 'This page cannot show a question of this kind; `linger inbox` may.'));
   if (row.digest) node.append(el('div', { class: 'digest' }, 'digest ', el('code', {}, cleanLine(row.digest))));
   setTimeout(() => node.classList.remove('deaf'), DEAF_MS);
-  state.key = (event) => {
-    if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return false;
+  // The button of a key, if the key may answer.
+  const meant = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) return null;
     const button = state.keys.get(event.key.toLowerCase());
-    if (!button || button.disabled || node.classList.contains('deaf')) return false;
-    button.click();
-    return true;
+    return !button || button.disabled || node.classList.contains('deaf') ? null : button;
+  };
+  state.key = (event) => {
+    const button = isTyping(event.target) ? null : meant(event);
+    button?.click();
+    return Boolean(button);
+  };
+  // A key in the empty prompt `field`: it is a letter of a word unless it stays alone.
+  state.keyAlone = (event, field) => {
+    const button = field.value === '' ? meant(event) : null;
+    if (!button) return;
+    setTimeout(() => {
+      if (field.value !== event.key || !button.isConnected || button.disabled) return;
+      field.value = '';
+      field.dispatchEvent(new Event('input'));
+      button.click();
+    }, ALONE_MS);
   };
   return state;
 }
@@ -46,7 +62,8 @@ export function card(row, on) {
 function headline(row) {
   if (row.kind === 'permission') {
     const who = row.about === 'check' ? 'The check of this turn' : cleanLine(row.tool);
-    return [el('strong', {}, who), ' wants to run', row.cwd ? [' in ', el('span', { class: 'path' }, cleanExact(shortPath(row.cwd)))] : null];
+    const place = row.position ? el('span', { class: 'hint' }, `${row.position.number} of ${row.position.of}: `) : null;
+    return [place, el('strong', {}, who), ' wants to run', row.cwd ? [' in ', el('span', { class: 'path' }, cleanExact(shortPath(row.cwd)))] : null];
   }
   return row.kind === 'form' ? 'Fill in a form' : 'Choose';
 }
@@ -105,6 +122,7 @@ function permission(state) {
     lock(isLong);
     const cut = (text) => (isLong ? text.slice(0, MOST).split('\n').slice(0, LINES / 2).join('\n') : text);
     fill(shown, row.rule ? el('p', { class: 'hint' }, 'The rule ', el('code', {}, cleanExact(row.rule)), ' asks.') : null,
+      row.why ? el('p', { class: 'hint' }, 'Asks because ', cleanExact(row.why), '.') : null,
       el('pre', { class: 'exact main', tabIndex: 0, 'aria-label': 'What would run' }, cleanExact(cut(row.action))),
       rest.length ? el('dl', {}, rest.map(([name, it]) => argument([name, typeof it === 'string' ? cut(it) : it]))) : null,
       diff ? rows(isLong ? diff.slice(0, LINES / 2) : diff) : null,

@@ -110,7 +110,7 @@ export class Sessions {
     fill(node, el('span', { class: `dot ${kind}`, 'aria-hidden': 'true' }),
       el('span', { class: 'title' }, agent ? el('em', {}, `${cleanLine(agent)} `) : null, cleanLine(titleOf(row))),
       hasChildren ? el('span', { class: 'fold', 'aria-hidden': 'true' }, isOpen ? '▾' : '▸') : null,
-      el('span', { class: 'sub' }, [state, row.queued ? `${row.queued} queued` : '', cost(row.usage), depth === 1 ? cleanLine(shortPath(row.cwd)) : '',
+      el('span', { class: 'sub' }, [state, row.queued ? `${row.queued} queued` : '', row.drafts ? `${row.drafts} draft${row.drafts > 1 ? 's' : ''}` : '', cost(row.usage), depth === 1 ? cleanLine(shortPath(row.cwd)) : '',
         age(row.updated_at)].filter(Boolean).join(' · ')));
     this.nodes.set(row.session, { node, words });
     return node;

@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{ChangeKind, FileChange, FileType, NotRestored};
 
 use super::directory::CheckpointGit;
+use super::modes::mode_of;
 use super::snapshot::is_name;
 use super::{Checkpoints, Skip};
 use crate::store::blob::{Blobs, Held, id_of_bytes};
@@ -22,7 +26,10 @@ const CHUNK: u64 = 2 * KEPT_MAX;
 const MAX_READ: u64 = 200 << 20;
 
 /// The most files that are put back at once: their names are part of one event.
-const MAX_RESTORED: usize = 5000;
+pub const MAX_RESTORED: usize = 5000;
+
+/// How far the times that a disk notes may lie behind the clock, in milliseconds.
+const CLOCK_STEP_MS: u128 = 20;
 
 /// A file in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +61,22 @@ pub struct TreeChange {
     pub before: Option<Side>,
     /// As it is; absent if there is none.
     pub after: Option<Side>,
+}
+
+impl TreeChange {
+    /// Whether the file could be executed.
+    pub fn was_executable(&self) -> bool {
+        self.before.as_ref().and_then(Side::file_type) == Some(FileType::Executable)
+    }
+}
+
+/// The changes of a call, as its checkpoint tells them.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandChanges<'a> {
+    /// The checkpoint after the call.
+    pub taken: &'a Checkpoint,
+    /// The checkpoint before it.
+    pub since: &'a str,
 }
 
 /// The differences between two checkpoints, as undo needs them.
@@ -149,12 +172,13 @@ impl Checkpoints {
     pub async fn restorable(
         &self,
         workspace: &Workspace,
-        root: &Path,
-        before: &str,
-        after: &str,
+        made: CommandChanges<'_>,
         blobs: &Blobs,
     ) -> Result<Restorable, String> {
-        let differs = self.between(workspace, root, before, after).await?;
+        let CommandChanges { taken, since } = made;
+        let (root, taken) = (&taken.root, taken.clone());
+        let mut differs = self.between(workspace, root, since, &taken.checkpoint).await?;
+        differs.retain(|change| !taken.others.iter().any(|other| root.join(other) == change.path));
         if differs.len() > MAX_RESTORED {
             return Err(format!("it changed {} files, and {MAX_RESTORED} can be put back", differs.len()));
         }
@@ -162,7 +186,7 @@ impl Checkpoints {
         let names = sides.filter(|side| side.file_type().is_some()).map(|side| side.object.clone()).collect();
         let contents = self.contents(workspace, root, names).await?;
         let blobs = blobs.clone();
-        let made = task::spawn_blocking(move || restorable(&differs, &contents, &blobs));
+        let made = task::spawn_blocking(move || restorable(&differs, &contents, &blobs, &taken));
         let made = made.await.map_err(|error| error.to_string())?;
         made.map_err(|error| format!("the former contents cannot be stored: {error}"))
     }
@@ -172,9 +196,11 @@ fn restorable(
     differs: &[TreeChange],
     contents: &HashMap<String, Vec<u8>>,
     blobs: &Blobs,
+    taken: &Checkpoint,
 ) -> std::io::Result<Restorable> {
     let mut made = Restorable::default();
-    for TreeChange { path, before, after } in differs {
+    for change in differs {
+        let TreeChange { path, before, after } = change;
         let path = path.clone();
         if before.iter().chain(after).any(|side| side.file_type().is_none()) {
             made.failed.push(NotRestored { path, reason: "it is or was a repository".to_owned() });
@@ -195,7 +221,48 @@ fn restorable(
         let types = [before, after].map(|side| side.as_ref().and_then(Side::file_type));
         let is_plain = types.iter().flatten().all(|file_type| *file_type == FileType::File);
         let [before_type, after_type] = if is_plain { [None, None] } else { types };
-        made.changes.push(FileChange { path, kind, before: was, after: is, before_type, after_type, bytes });
+        let (before_mode, directories) = (mode_before(change, taken), directories(change, taken));
+        let (before, after, after_mode) = (was, is, None);
+        made.changes.push(FileChange {
+            path,
+            kind,
+            before,
+            after,
+            before_type,
+            after_type,
+            before_mode,
+            after_mode,
+            directories,
+            bytes,
+        });
     }
     Ok(made)
+}
+
+/// The permissions of a file before the call.
+fn mode_before(change: &TreeChange, taken: &Checkpoint) -> Option<u32> {
+    let file_type = change.before.as_ref()?.file_type()?;
+    let name = change.path.strip_prefix(&taken.root).ok()?;
+    mode_of(taken.modes.as_ref(), name, file_type == FileType::File).filter(|_| file_type != FileType::Link)
+}
+
+/// The permissions of the directories above a file that came with it, or that may have gone with it; the innermost first.
+fn directories(change: &TreeChange, taken: &Checkpoint) -> Vec<u32> {
+    let above = change.path.ancestors().skip(1).take_while(|above| *above != taken.root);
+    match (&change.before, taken.from) {
+        (Some(_), _) => {
+            let name = |above: &Path| above.strip_prefix(&taken.root).ok().map(Path::to_path_buf);
+            let mode = |above| mode_of(taken.modes.as_ref(), &name(above)?, false);
+            above.map(|above| mode(above).unwrap_or(0o700)).collect()
+        }
+        (None, Some(from)) => above.map_while(|above| made_since(above, from)).collect(),
+        (None, None) => Vec::new(),
+    }
+}
+
+/// The permissions of a directory that was made since then, in Unix milliseconds, as far as the disk tells when. Blocks.
+fn made_since(path: &Path, from: u64) -> Option<u32> {
+    let status = path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
+    let made = status.created().ok()?.duration_since(UNIX_EPOCH).ok()?.as_millis();
+    (made + CLOCK_STEP_MS >= u128::from(from)).then(|| status.permissions().mode() & 0o7777)
 }

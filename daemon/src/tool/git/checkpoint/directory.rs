@@ -1,9 +1,9 @@
 //! The private git directory of a workspace, and running git in it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,9 +66,7 @@ impl From<GitError> for Skip {
 impl CheckpointGit {
     /// The directory of the workspace at `root`, below the directory of all.
     pub(super) fn of(all: &Path, root: &Path, workspace: &Workspace, children: Children) -> Self {
-        let hash = Sha256::digest(root.as_os_str().as_bytes());
-        let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let dir = all.join(name);
+        let dir = private(all, root);
         let git = Git::of_daemon(root, workspace, children).within(CALL_LIMIT, OUTPUT_MAX).in_private(&dir);
         Self { dir, root: root.to_path_buf(), git }
     }
@@ -151,6 +149,22 @@ impl CheckpointGit {
     }
 }
 
+/// The file with the path of a workspace that was moved, where its private directory was.
+pub(super) const MOVED: &str = "moved";
+
+/// The path in that file of a private directory, if there is one. Blocks, shortly.
+pub(super) fn moved(dir: &Path) -> Option<PathBuf> {
+    let to = small(&dir.join(MOVED))?;
+    (!to.is_empty()).then(|| PathBuf::from(OsString::from_vec(to)))
+}
+
+/// The private directory of the workspace at `root`, below the directory of all.
+pub(super) fn private(all: &Path, root: &Path) -> PathBuf {
+    let hash = Sha256::digest(root.as_os_str().as_bytes());
+    let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    all.join(name)
+}
+
 /// The objects of the repository whose worktree is `root`; absent where it is not as git makes it, or names objects by another hash.
 fn objects_of(root: &Path) -> Option<PathBuf> {
     let common = Places::of(root).ok()?.common;
@@ -160,12 +174,15 @@ fn objects_of(root: &Path) -> Option<PathBuf> {
     (!config.contains("sha256") && objects.is_dir()).then_some(objects)
 }
 
-/// A path in a list of git's that is separated by colons.
+/// A path in a list of git's that is separated by colons: quoted as in C where it is not plain text.
 fn quoted(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    if path.contains([':', '"', '\\', '\n']) {
-        format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
-    } else {
-        path.into_owned()
+    match path.to_str() {
+        Some(path) if !path.contains([':', '"', '\\', '\n']) => path.to_owned(),
+        _ => {
+            let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\') || byte == b' ';
+            let sign =
+                |byte: &u8| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("\\{byte:03o}") };
+            format!("\"{}\"", path.as_os_str().as_bytes().iter().map(sign).collect::<String>())
+        }
     }
 }

@@ -14,16 +14,19 @@
 //! | `directory` | the private git directory: its files, and running git there |
 //! | `snapshot` | taking a checkpoint |
 //! | `contents` | what differs between two of them, and the contents of files |
+//! | `modes` | the permissions of files at a checkpoint |
 //! | `upkeep` | removing old ones |
 
 mod contents;
 mod directory;
+mod modes;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,10 +34,13 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use crate::process::server::Children;
+use crate::store::days::Days;
 use crate::sys::task;
+use crate::tool::overlap::Overlaps;
 use crate::tool::workspace::Workspace;
-pub use contents::{Restorable, Side, TreeChange};
+pub use contents::{CommandChanges, MAX_RESTORED, Restorable, Side, TreeChange};
 use directory::CheckpointGit;
+pub use modes::Modes;
 
 /// The most files of a workspace: the next checkpoints look at each.
 pub const MAX_FILES: usize = 50_000;
@@ -51,6 +57,9 @@ const LIMIT_BEHIND: Duration = Duration::from_secs(60);
 /// How long a workspace that is too large is left alone, so that not every call looks again.
 const AGAIN: Duration = Duration::from_secs(600);
 
+/// Checkpoints of a workspace whose permissions are known: as many as there are calls at a time, and some.
+const MAX_MODES: usize = 8;
+
 /// Private directories that are known at once; more are looked up again. Each is some hundred bytes.
 const MAX_ROOTS: usize = 256;
 
@@ -61,6 +70,10 @@ pub struct Checkpoints {
     children: Children,
     roots: Mutex<HashMap<PathBuf, Root>>,
     swept: Mutex<Option<Instant>>,
+    /// Say what is old.
+    days: Arc<Days>,
+    /// The commands that run.
+    pub overlaps: Overlaps,
 }
 
 /// The private directory of one workspace; its lock is held while something works there.
@@ -73,6 +86,8 @@ struct RootState {
     is_ready: bool,
     /// The latest checkpoint; the index is that of it.
     last: Option<String>,
+    /// The permissions at the latest checkpoints, the newest last.
+    modes: VecDeque<(String, Arc<Modes>)>,
     /// Why there is none, and since when that is known.
     skipped: Option<(Instant, String)>,
     /// When it was tidied last.
@@ -99,16 +114,28 @@ impl std::fmt::Display for Skip {
     }
 }
 
+impl RootState {
+    /// Keeps the permissions at a checkpoint.
+    fn keep_modes(&mut self, checkpoint: &str, modes: Modes) {
+        self.modes.retain(|(name, _)| name != checkpoint);
+        self.modes.push_back((checkpoint.to_owned(), Arc::new(modes)));
+        while self.modes.len() > MAX_MODES {
+            self.modes.pop_front();
+        }
+    }
+}
+
 impl Checkpoints {
     /// The checkpoints below `dir`, which need not exist.
-    pub fn below(dir: PathBuf, children: Children) -> Self {
-        Self { dir, children, roots: Mutex::default(), swept: Mutex::default() }
+    pub fn below(dir: PathBuf, children: Children, days: Arc<Days>) -> Self {
+        Self { dir, children, roots: Mutex::default(), swept: Mutex::default(), days, overlaps: Overlaps::default() }
     }
 
     /// Takes a checkpoint of a workspace, and gives its name. Waits [`LIMIT`] at most; the workspace is read by other tasks.
     pub async fn take(&self, workspace: &Workspace) -> Result<String, Skip> {
         self.sweep();
         let (root, git) = (self.root(&workspace.root), self.git(workspace, &workspace.root));
+        let days = self.days.clone();
         let taking = task::spawn(async move {
             let mut state = root.lock_owned().await;
             if let Some((since, why)) = &state.skipped
@@ -125,7 +152,7 @@ impl Checkpoints {
             }
             if taken.is_ok() && upkeep::is_due(&state) {
                 // It is in nobody's way: the next checkpoint waits for its lock, and a call for that only so long.
-                task::spawn(async move { upkeep::prune(&git, &mut state).await });
+                task::spawn(async move { upkeep::prune(&git, &mut state, upkeep::before(&days)).await });
             }
             taken
         });
@@ -136,6 +163,13 @@ impl Checkpoints {
         }
     }
 
+    /// The permissions of files at a checkpoint, if they are known.
+    pub async fn modes(&self, root: &Path, checkpoint: &str) -> Option<Arc<Modes>> {
+        let root = self.root(root);
+        let state = timeout(LIMIT, root.lock()).await.ok()?;
+        state.modes.iter().rev().find(|(name, _)| name == checkpoint).map(|(_, modes)| modes.clone())
+    }
+
     /// Compares two checkpoints of the workspace at `root`. Fails with the reason, also if one of them is gone.
     pub async fn between(
         &self,
@@ -144,7 +178,12 @@ impl Checkpoints {
         before: &str,
         after: &str,
     ) -> Result<Vec<TreeChange>, String> {
-        let git = self.git(workspace, root);
+        let direct = self.git(workspace, root);
+        let git = match self.moved_to(root) {
+            // A new workspace may be where the moved one was.
+            Some(to) if !direct.has(&[before, after]) => self.git(workspace, &to),
+            _ => direct,
+        };
         let changes = contents::between(&git, before, after).await;
         changes.map_err(|skip| if git.has(&[before, after]) { skip.to_string() } else { GONE.to_owned() })
     }
@@ -156,7 +195,43 @@ impl Checkpoints {
         root: &Path,
         names: Vec<String>,
     ) -> Result<HashMap<String, Vec<u8>>, String> {
-        contents::read(&self.git(workspace, root), names).await.map_err(|skip| skip.to_string())
+        let Some(to) = self.moved_to(root) else {
+            return contents::read(&self.git(workspace, root), names).await.map_err(|skip| skip.to_string());
+        };
+        let mut all =
+            contents::read(&self.git(workspace, &to), names.clone()).await.map_err(|skip| skip.to_string())?;
+        if let Ok(more) = contents::read(&self.git(workspace, root), names).await {
+            all.extend(more);
+        }
+        Ok(all)
+    }
+
+    /// The workspace at `from` is at `to` now: its checkpoints go along, and a note stays where they were. Blocks.
+    pub fn follow(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        let (old, new) = (directory::private(&self.dir, from), directory::private(&self.dir, to));
+        if !old.exists() || old == new {
+            return Ok(());
+        }
+        if !new.exists() {
+            std::fs::rename(&old, &new)?;
+            // Files and their times are those of another path.
+            let _none = std::fs::remove_file(new.join("index"));
+            let _none = std::fs::remove_file(new.join(directory::MOVED));
+            std::fs::create_dir(&old)?;
+        }
+        std::fs::write(old.join(directory::MOVED), to.as_os_str().as_bytes())?;
+        self.roots.lock().unwrap_or_else(PoisonError::into_inner).retain(|root, _| root != from && root != to);
+        Ok(())
+    }
+
+    /// Where the workspace that was at `root` is now, if it was moved. Asks the disk, shortly.
+    fn moved_to(&self, root: &Path) -> Option<PathBuf> {
+        let mut at = root.to_path_buf();
+        for _ in 0..MAX_MOVES {
+            let Some(to) = directory::moved(&directory::private(&self.dir, &at)) else { break };
+            at = to;
+        }
+        (at != root).then_some(at)
     }
 
     fn git(&self, workspace: &Workspace, root: &Path) -> CheckpointGit {
@@ -176,11 +251,14 @@ impl Checkpoints {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.is_none_or(|at| at.elapsed() >= upkeep::EVERY) {
             *swept = Some(Instant::now());
-            let dir = self.dir.clone();
-            task::spawn_blocking(move || upkeep::sweep(&dir));
+            let (dir, before) = (self.dir.clone(), upkeep::before(&self.days));
+            task::spawn_blocking(move || upkeep::sweep(&dir, before));
         }
     }
 }
+
+/// How often a workspace is followed.
+const MAX_MOVES: usize = 16;
 
 /// Why a checkpoint cannot be used that an event names.
 const GONE: &str = "its checkpoint is gone: they are kept for 14 days, and less where they take much room";

@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 
 use super::directory::{CheckpointGit, REFS};
+use super::modes::Modes;
 use super::{MAX_BYTES, MAX_FILES, RootState, Skip};
 use crate::tool::change::KEPT_MAX;
 
@@ -39,17 +40,19 @@ pub(super) async fn take(git: &CheckpointGit, state: &mut RootState) -> Result<S
     let is_ready = state.is_ready;
     git.blocking(move |git| git.prepare(is_ready)).await??;
     state.is_ready = true;
-    let taken = match attempt(git, state.last.as_deref()).await {
+    let mut modes = Modes::default();
+    let taken = match attempt(git, state.last.as_deref(), &mut modes).await {
         Err(Skip::Failed(why)) => {
             // An index that cannot be read, or a file that changed while it was read.
             tracing::debug!(target: "checkpoint", root = %git.root.display(), why, "tried again with a new index");
             git.blocking(CheckpointGit::forget_index).await?;
-            attempt(git, None).await
+            attempt(git, None, &mut modes).await
         }
         taken => taken,
     };
     state.last = taken.as_ref().ok().cloned();
     let tree = taken?;
+    state.keep_modes(&tree, modes);
     let name = tree.clone();
     git.blocking(move |git| {
         let failed = |error: std::io::Error| Skip::Failed(format!("{}: {error}", git.dir.display()));
@@ -60,13 +63,28 @@ pub(super) async fn take(git: &CheckpointGit, state: &mut RootState) -> Result<S
     Ok(tree)
 }
 
-async fn attempt(git: &CheckpointGit, last: Option<&str>) -> Result<String, Skip> {
-    let listed = git.run(&["ls-files", "-z", "--others", "--modified", "--exclude-standard"], Vec::new());
-    let listed = listed.await?;
+async fn attempt(git: &CheckpointGit, last: Option<&str>, modes: &mut Modes) -> Result<String, Skip> {
+    let args = ["ls-files", "-z", "--others", "--modified", "--exclude-standard"];
+    // Both look at each file; they do it at the same time.
+    let known = git.blocking(|git| Modes::of_index(&git.root, &fs::read(git.dir.join("index")).unwrap_or_default()));
+    let (listed, known) = tokio::join!(git.run(&args, Vec::new()), known);
+    let listed = listed?;
+    *modes = known?;
     if let Some(last) = last.filter(|_| listed.is_empty()) {
         return Ok(last.to_owned());
     }
-    let changed = git.blocking(move |git| measure(&git.root, &listed)).await??;
+    let mut known = std::mem::take(modes);
+    let (changed, known) = git
+        .blocking(move |git| {
+            let changed = measure(&git.root, &listed)?;
+            let mut directories = BTreeSet::new();
+            for name in listed.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+                known.look(&git.root, name, &mut directories);
+            }
+            Ok::<_, Skip>((changed, known))
+        })
+        .await??;
+    *modes = known;
     if changed.kept.len() <= DIRECT {
         update(git, &["--add"], &changed.kept).await?;
         update(git, &["--add", "--info-only"], &changed.long).await?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use linger_protocol::checkpoint::Checkpoint;
 use linger_protocol::event::{ChangeKind, FileType};
 
 use super::*;
@@ -27,13 +28,21 @@ impl Deref for Scene {
     }
 }
 
+/// The record of a daemon that ran on each of the last 30 days.
+fn ran_for_a_month() -> Arc<Days> {
+    let days = Days::default();
+    let now = crate::sys::clock::now();
+    (0..=30).rev().for_each(|ago| days.note(now - ago * crate::sys::clock::DAY_MS));
+    Arc::new(days)
+}
+
 impl Scene {
     async fn new() -> Self {
         let canary = "#!/bin/sh\n: > \"$(dirname \"$0\")/ran\"\ncat\n";
         let repository = Repository::new(canary, "echo one > a; git add .; git commit -q -m first").await;
         let home = repository.dir.path().canonicalize().unwrap();
         fs::create_dir(home.join("data")).unwrap();
-        let checkpoints = Checkpoints::below(home.join("data/checkpoints"), Children::default());
+        let checkpoints = Checkpoints::below(home.join("data/checkpoints"), Children::default(), ran_for_a_month());
         Self { repository, checkpoints }
     }
 
@@ -45,6 +54,13 @@ impl Scene {
                 taken => return taken.unwrap(),
             }
         }
+    }
+
+    /// The changes between two checkpoints, as undo needs them.
+    async fn restorable(&self, since: &str, after: &str, blobs: &Blobs) -> Result<Restorable, String> {
+        let (checkpoint, root) = (after.to_owned(), self.workspace.root.clone());
+        let taken = Checkpoint { checkpoint, root, ..Checkpoint::default() };
+        self.checkpoints.restorable(&self.workspace, CommandChanges { taken: &taken, since }, blobs).await
     }
 
     /// The names that differ between two checkpoints, each with `+`, `-` or `~`.
@@ -89,7 +105,7 @@ async fn what_differs_between_two_checkpoints_is_what_was_changed() {
     it.sh("rm -r 'c\nc' link; git checkout -q a; echo x > d/b; chmod -x .gitignore").await;
     assert_eq!(it.take().await, first, "everything is as it was");
     // The daemon is started again.
-    let again = Checkpoints::below(it.checkpoints.dir.clone(), Children::default());
+    let again = Checkpoints::below(it.checkpoints.dir.clone(), Children::default(), ran_for_a_month());
     let it = Scene { checkpoints: again, ..it };
     assert_eq!(it.take().await, first);
 }
@@ -104,8 +120,7 @@ async fn contents_are_kept_as_they_are_on_disk_whatever_attributes_say() {
     it.sh("for f in crlf e.u f.x; do : > $f; done").await;
     let after = it.take().await;
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-    let root = &it.workspace.root;
-    let made = it.checkpoints.restorable(&it.workspace, root, &before, &after, &blobs).await.unwrap();
+    let made = it.restorable(&before, &after, &blobs).await.unwrap();
     let contents: Vec<Vec<u8>> =
         made.changes.iter().map(|change| blobs.read(change.before.as_ref().unwrap(), 0, 99).unwrap()).collect();
     assert_eq!(contents, [b"a\r\nb\r\n$Id$\n".to_vec(), b"\xff\xfea\0".to_vec(), b"x\n".to_vec()]);
@@ -130,7 +145,7 @@ async fn what_the_repository_has_is_not_stored_again_and_the_repository_is_not_t
     let second = it.take().await;
     assert_eq!(it.between(&first, &second).await, ["-f7"]);
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-    let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await.unwrap();
+    let made = it.restorable(&first, &second, &blobs).await.unwrap();
     assert_eq!(made.changes[0].kind, ChangeKind::Delete);
     let content = blobs.read(made.changes[0].before.as_ref().unwrap(), 0, u64::MAX).unwrap();
     assert!(content.starts_with(b"7\n8\n"));
@@ -154,7 +169,10 @@ async fn a_lock_in_the_repository_is_not_waited_for_and_one_that_a_crash_left_he
     fs::remove_file(&object).unwrap();
     fs::write(&object, "").unwrap();
     fs::write(dir.join("boot"), "before").unwrap();
-    let it = Scene { checkpoints: Checkpoints::below(it.checkpoints.dir.clone(), Children::default()), ..it };
+    let it = Scene {
+        checkpoints: Checkpoints::below(it.checkpoints.dir.clone(), Children::default(), ran_for_a_month()),
+        ..it
+    };
     assert_eq!(it.take().await, second);
     assert_eq!(it.between(&first, &second).await, ["~a"]);
 }
@@ -198,7 +216,7 @@ async fn nothing_that_the_repository_names_runs() {
         fs::write(it.path("a"), "changed\n").unwrap();
         let second = it.take().await;
         let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-        let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await;
+        let made = it.restorable(&first, &second, &blobs).await;
         assert_eq!(made.unwrap().changes.len(), 1, "{line}");
         assert!(!it.ran(), "{line}");
     }
@@ -222,7 +240,7 @@ async fn what_is_no_file_or_lies_outside_is_not_read() {
     it.sh("rm link; echo file > link").await;
     let second = it.take().await;
     let blobs = Blobs::of(&it.dir.path().join("data/linger.db"));
-    let made = it.checkpoints.restorable(&it.workspace, &it.workspace.root, &first, &second, &blobs).await.unwrap();
+    let made = it.restorable(&first, &second, &blobs).await.unwrap();
     let change = &made.changes[0];
     assert_eq!((change.before_type, change.after_type), (Some(FileType::Link), Some(FileType::File)));
     let kept = blobs.read(change.before.as_ref().unwrap(), 0, 9999).unwrap();
@@ -278,18 +296,22 @@ async fn old_checkpoints_go_and_the_others_stay_whole() {
         fs::File::open(git.dir.join(directory::REFS).join(tree)).unwrap().set_modified(old).unwrap();
     }
     let root = it.checkpoints.root(&it.workspace.root);
-    upkeep::prune(&git, &mut *root.lock().await).await;
+    let before = upkeep::before(&ran_for_a_month());
+    upkeep::prune(&git, &mut *root.lock().await, before).await;
     assert_eq!(it.between(&taken[2], &taken[3]).await, ["~a"]);
     let gone = it.checkpoints.between(&it.workspace, &it.workspace.root, &taken[0], &taken[1]).await.unwrap_err();
     assert!(gone.contains("14 days"), "{gone}");
     assert_eq!(it.take().await, taken[3]);
     // Half of them, when they take too much.
-    assert_eq!(upkeep::forget(&git.dir, crate::sys::clock::system(), 0), 1);
+    assert_eq!(upkeep::forget(&git.dir, before, 0), 1);
     // A workspace that was not used.
     let unused = it.checkpoints.dir.join("unused");
     fs::create_dir(&unused).unwrap();
     fs::File::create(unused.join("used")).unwrap().set_modified(old).unwrap();
-    upkeep::sweep(&it.checkpoints.dir);
+    // Not while no time was seen to pass.
+    upkeep::sweep(&it.checkpoints.dir, upkeep::before(&Days::default()));
+    assert!(unused.exists());
+    upkeep::sweep(&it.checkpoints.dir, before);
     assert!(!unused.exists() && git.dir.exists());
 }
 
@@ -327,4 +349,30 @@ async fn figures_of_checkpoints_of_20000_files() {
     println!("compared: {} ms", began.elapsed().as_millis());
     let size = it.sh("du -sk ../data/checkpoints | cut -f1").await;
     println!("on disk: {} KB", size.trim());
+}
+
+#[tokio::test]
+async fn the_permissions_of_what_a_call_changes_are_known() {
+    let it = Scene::new().await;
+    it.sh(
+        "mkdir -p open secret/deep; echo k > key; echo s > secret/deep/s; echo x > run; echo o > open/o; echo l > late
+        chmod 600 key; chmod 700 secret; chmod 750 run; chmod 664 open/o",
+    )
+    .await;
+    let first = it.take().await;
+    // Git sees nothing of this.
+    it.sh("chmod 400 late").await;
+    let second = it.take().await;
+    assert_eq!(first, second);
+    let modes = it.checkpoints.modes(&it.workspace.root, &second).await.unwrap();
+    it.sh("rm -r key late secret run open a").await;
+    let third = it.take().await;
+    let root = &it.workspace.root;
+    let changes = it.checkpoints.between(&it.workspace, root, &second, &third).await.unwrap();
+    let of = modes.of_changes(root, &changes);
+    let seen: Vec<String> = of.iter().map(|(name, mode)| format!("{} {mode:o}", name.display())).collect();
+    assert_eq!(seen, ["key 600", "late 400", "open/o 664", "run 750", "secret 700"]);
+    // An index of another form tells nothing, so nothing is taken for public.
+    let unknown = Modes::of_index(root, b"DIRC\0\0\0\x02\0\0\0\x01");
+    assert!(unknown.of_changes(root, &changes).values().all(|mode| mode & 0o77 == 0));
 }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::directory::{CheckpointGit, REFS};
 use super::{RootState, Skip};
+use crate::store::days::Days;
 use crate::sys::clock;
 
-/// How long checkpoints are kept: as long as git keeps objects of a repository that nothing names.
-const MAX_AGE: Duration = Duration::from_secs(14 * 24 * 3600);
+/// How long checkpoints are kept, in milliseconds: as long as git keeps objects of a repository that nothing names.
+const MAX_AGE_MS: u64 = 14 * clock::DAY_MS;
 
 /// The most bytes of one private directory; half of its checkpoints, the older ones, give way.
 const MAX_ROOT: u64 = 512 << 20;
@@ -25,10 +26,15 @@ pub(super) fn is_due(state: &RootState) -> bool {
     state.pruned_at.is_none_or(|at| at.elapsed() >= EVERY)
 }
 
-/// Removes old checkpoints of one workspace, and the objects that only they name.
-pub(super) async fn prune(git: &CheckpointGit, state: &mut RootState) {
+/// The time before which a checkpoint is old.
+pub(super) fn before(days: &Days) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(days.before(MAX_AGE_MS, clock::now(), None))
+}
+
+/// Removes old checkpoints of one workspace, those before a time, and the objects that only they name.
+pub(super) async fn prune(git: &CheckpointGit, state: &mut RootState, before: SystemTime) {
     state.pruned_at = Some(Instant::now());
-    let removed = git.blocking(|git| forget(&git.dir, clock::system(), MAX_ROOT)).await.unwrap_or_default();
+    let removed = git.blocking(move |git| forget(&git.dir, before, MAX_ROOT)).await.unwrap_or_default();
     if removed == 0 {
         return;
     }
@@ -42,36 +48,33 @@ pub(super) async fn prune(git: &CheckpointGit, state: &mut RootState) {
 }
 
 /// Removes the names of old checkpoints; how many. Blocks.
-pub(super) fn forget(dir: &Path, now: SystemTime, max: u64) -> usize {
+pub(super) fn forget(dir: &Path, before: SystemTime, max: u64) -> usize {
     let Ok(names) = fs::read_dir(dir.join(REFS)) else { return 0 };
     let time = |entry: &fs::DirEntry| entry.metadata().and_then(|meta| meta.modified()).ok();
     let mut names: Vec<(SystemTime, PathBuf)> =
         names.flatten().filter_map(|entry| Some((time(&entry)?, entry.path()))).collect();
     names.sort();
-    let is_old = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age > MAX_AGE);
-    let mut give_way = names.iter().filter(|(at, _)| is_old(at)).count();
+    let mut give_way = names.iter().filter(|(at, _)| *at < before).count();
     if size(dir) > max {
         give_way = give_way.max(names.len().div_ceil(2));
     }
     names.iter().take(give_way).filter(|(_, path)| fs::remove_file(path).is_ok()).count()
 }
 
-/// Removes the private directories that were not used for long, and more while they take too much. Blocks.
-pub(super) fn sweep(all: &Path) {
+/// Removes the private directories that were last used before a time, and more while they take too much. Blocks.
+pub(super) fn sweep(all: &Path, before: SystemTime) {
     let Ok(entries) = fs::read_dir(all) else { return };
     let used = |dir: &Path| fs::metadata(dir.join("used")).and_then(|meta| meta.modified()).ok();
     let mut dirs: Vec<(Option<SystemTime>, PathBuf)> =
         entries.flatten().map(|entry| (used(&entry.path()), entry.path())).collect();
     dirs.sort();
-    let now = clock::system();
     let mut total: u64 = dirs.iter().map(|(_, dir)| size(dir)).fold(0, u64::saturating_add);
     // The one that was used last may be in use.
     dirs.pop();
     for (used, dir) in dirs {
         // One that is being made has no stamp yet; the next time it has.
         let Some(used) = used else { continue };
-        let is_old = now.duration_since(used).is_ok_and(|age| age > MAX_AGE);
-        if !is_old && total <= MAX_ALL {
+        if used >= before && total <= MAX_ALL {
             continue;
         }
         total = total.saturating_sub(size(&dir));

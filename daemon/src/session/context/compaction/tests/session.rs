@@ -76,6 +76,7 @@ impl Session {
                 command: None,
                 child: None,
                 limit: None,
+                awaited: false,
             }));
             self.event(EventBody::TurnStarted { prompt });
         }
@@ -273,7 +274,7 @@ impl Session {
 
     pub(super) fn loaded(&self) -> Context {
         let mut builder = Builder::default();
-        let page: Vec<_> = self.events.iter().map(stored).collect();
+        let page: Vec<_> = self.events.iter().map(|event| stored(event).unwrap()).collect();
         builder.add(&page).unwrap();
         builder.finish()
     }

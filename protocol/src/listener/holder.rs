@@ -1,4 +1,4 @@
-//! Finds the process that holds the daemon's lock, for when the socket does not answer.
+//! Finds the process that holds a lock: the daemon's, for when its socket does not answer or may not be its own, and the gateway's.
 //!
 //! The holder of the daemon's lock is the daemon or its keeper. The keeper also holds a lock of fcntl(2), and the system names the
 //! holder of such a lock at once. Where there is none (a keeper that died, a repair), the list of all locks (`/proc/locks`) names
@@ -12,25 +12,24 @@ use std::fs;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use linger_protocol::place::Places;
 use rustix::process::{Flock, FlockType, Pid, Signal};
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::place::Places;
 
 /// The most bytes that are read of the lock's file: a process and a path are far less.
 const MAX_CONTENT: u64 = 16 << 10;
 
 /// The daemon, or its keeper.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub struct Holder {
     /// The id of the process that holds the lock.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// Its socket, as it says in the lock's file.
-    pub(crate) socket: Option<PathBuf>,
+    pub socket: Option<PathBuf>,
     /// Whether it says in the lock's file that it is the daemon.
     announced: bool,
     process: OwnedFd,
@@ -43,19 +42,23 @@ const PROBES: usize = 5;
 /// `fs::read_to_string` one list in thirty missed a line while others took and left locks.
 const LIST_BUFFER: usize = 16 << 10;
 
-/// The holder of the lock.
-pub(crate) fn find(places: &Places) -> Option<Holder> {
-    (0..PROBES).find_map(|_| probe(places))
+/// The holder of the daemon's lock.
+pub fn find(places: &Places) -> Option<Holder> {
+    of_file(&places.data.join("lingerd.lock"))
 }
 
-fn probe(places: &Places) -> Option<Holder> {
-    let path = places.data.join("lingerd.lock");
-    let meta = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
+/// The holder of the lock on a file of this user's.
+pub fn of_file(path: &Path) -> Option<Holder> {
+    (0..PROBES).find_map(|_| probe(path))
+}
+
+fn probe(path: &Path) -> Option<Holder> {
+    let meta = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return None;
     }
     let flags = i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits()).ok()?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(&path).ok()?;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
     let holder = || named(&file).or_else(|| owner(&locks()?, meta.ino()));
     let pid = holder()?;
     let process = open(pid)?;
@@ -108,18 +111,18 @@ fn owner(locks: &str, inode: u64) -> Option<u32> {
 }
 
 /// The parent of a process.
-pub(crate) fn parent(pid: u32) -> Option<u32> {
+pub fn parent(pid: u32) -> Option<u32> {
     stat(pid)?.1
 }
 
 /// Whether there is no process with this id, also on a system that hides processes.
-pub(crate) fn has_ended(pid: u32) -> bool {
+pub fn has_ended(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 /// Whether a process was stopped, by a signal or a debugger.
-pub(crate) fn is_stopped(pid: u32) -> bool {
+pub fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
 }
 
@@ -149,18 +152,18 @@ fn open(_: u32) -> Option<OwnedFd> {
 }
 
 impl Holder {
-    /// The failure if the daemon listens on another socket than that of `places`.
-    pub(crate) fn is_elsewhere(&self, places: &Places) -> Option<Failure> {
-        let other = self.socket.as_ref().filter(|socket| **socket != places.socket)?;
-        let (pid, other, socket) = (self.pid, other.display(), places.socket.display());
-        Some(
-            Failure::unreachable(format!("the daemon (process {pid}) listens at {other}, not at {socket}"))
-                .hint("LINGER_SOCKET moves the socket: set it for the daemon and for the client alike"),
-        )
+    /// Its socket, as it says in the lock's file, if that is another than that of `places`.
+    pub fn other_socket(&self, places: &Places) -> Option<&Path> {
+        self.socket.as_deref().filter(|socket| *socket != places.socket)
+    }
+
+    /// Whether a process is the daemon of this lock: its holder, or the holder's child.
+    pub fn is_daemon(&self, pid: u32) -> bool {
+        self.pid == pid || parent(pid) == Some(self.pid)
     }
 
     /// Asks it to end (SIGTERM), even if it or the daemon below a keeper was stopped.
-    pub(crate) fn terminate(&self) -> std::io::Result<()> {
+    pub fn terminate(&self) -> std::io::Result<()> {
         self.signal(Signal::TERM)?;
         self.signal(Signal::CONT)?;
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid)).unwrap_or_default();
@@ -173,13 +176,13 @@ impl Holder {
 
     /// Asks it to check its socket (SIGHUP). The list names the process that took the lock, even if a
     /// child inherited it, so only a process that calls itself the daemon gets the signal.
-    pub(crate) fn miss_socket(&self) -> std::io::Result<()> {
+    pub fn miss_socket(&self) -> std::io::Result<()> {
         let command = fs::read(format!("/proc/{}/cmdline", self.pid))?;
         if self.announced && is_daemon(&command) { self.signal(Signal::HUP) } else { Ok(()) }
     }
 
     /// Kills it.
-    pub(crate) fn kill(&self) -> std::io::Result<()> {
+    pub fn kill(&self) -> std::io::Result<()> {
         self.signal(Signal::KILL)
     }
 
@@ -194,7 +197,7 @@ impl Holder {
     }
 
     /// Whether it ends within this time.
-    pub(crate) fn ends_within(&self, time: Duration) -> bool {
+    pub fn ends_within(&self, time: Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let limit = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
@@ -204,6 +207,7 @@ impl Holder {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test speaks.
 mod tests {
     use super::*;
 

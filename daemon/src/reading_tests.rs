@@ -199,6 +199,13 @@ const READERS: &[Reader] = &[
     row("x.txt", "WORD\n", Kind::Git("blame PATH"), true),
     row("x.txt", "WORD\n", Kind::Git("blame -p -- PATH"), true),
     row("x.txt", "WORD\n", Kind::Git("blame HEAD -- PATH"), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"cat PATH"}"#, Mode::Ask), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"cat < PATH"}"#, Mode::Ask), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"cd open && cat ../PATH"}"#, Mode::Plan), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"sed -n 1,9p PATH"}"#, Mode::Ask), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"sort -r PATH | uniq"}"#, Mode::Plan), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"grep -n . PATH"}"#, Mode::Ask), true),
+    row("x.txt", "WORD\n", Kind::Tool("bash", r#"{"command":"cat PATH*"}"#, Mode::Plan), true),
     row("AGENTS.md", "WORD\n", Kind::Placed("AGENTS.md", Placed::Instructions), true),
     row("AGENTS.md", "WORD\n", Kind::Placed("CLAUDE.md", Placed::Instructions), true),
     row("SKILL.md", PAGE, Kind::Placed(".linger/skills/d/SKILL.md", Placed::Library(FileKind::Skill)), true),
@@ -231,8 +238,7 @@ const READERS: &[Reader] = &[
 ];
 
 /// Built-in tools that read no file of the disk, or only ask for it.
-const READ_NOTHING: [(&str, &str); 11] = [
-    ("bash", "asks, or only reads by words: it is no reader of linger's"),
+const READ_NOTHING: [(&str, &str); 10] = [
     ("write", "says nothing of what was there"),
     ("ls", "gives names, of a directory that is decided on like a file"),
     ("glob", "gives names, as `ls`; the files that say what it leaves out are in the table"),
@@ -284,6 +290,7 @@ const KNOWN: &[&str] = &[
     "tool/git/checkpoint/contents",
     "tool/git/checkpoint/directory",
     "tool/git/places",
+    "tool/git/plain",
     "tool/git/private",
     "tool/git/worktree/index",
     "tool/git/worktree/merge",

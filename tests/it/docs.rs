@@ -275,24 +275,34 @@ fn the_table_of_events_names_every_field_of_the_types() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
+/// All Rust sources of the workspace's members, one after the other.
+fn sources() -> String {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let dirs = ["daemon/src", "daemon/tests", "client/src", "client/tests", "protocol/src", "protocol/tests", "tests"];
+    let (mut sources, mut left) = (String::new(), dirs.map(|dir| root.join(dir)).to_vec());
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    sources
+}
+
 #[test]
 fn the_tests_that_answer_a_complaint_are_there() {
     let read = |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let readme = read("README.md");
-    let section = readme.split("## What users of other agents complain about").nth(1).unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let named: Vec<&str> = section.split('`').skip(1).step_by(2).filter(|name| !name.contains(' ')).collect();
-    let mut tests = String::new();
-    for dir in ["it", "in_process", "../client/tests"] {
-        for file in std::fs::read_dir(format!("{}/{dir}", env!("CARGO_MANIFEST_DIR"))).unwrap() {
-            let path = file.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                tests.push_str(&std::fs::read_to_string(path).unwrap());
-            }
-        }
-    }
-    let missing: Vec<_> = named.iter().filter(|name| !tests.contains(&format!("fn {name}()"))).collect();
-    assert!(named.len() > 40 && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
+    let section = |title: &str| readme.split(title).nth(1).unwrap().split("\n## ").next().unwrap();
+    let complaints = section("## What users of other agents complain about");
+    let mut named: Vec<&str> = complaints.split('`').skip(1).step_by(2).filter(|name| !name.contains(' ')).collect();
+    let findings = section("## What attack, bug reports and strangers' programs have shown");
+    let columns = findings.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(2));
+    named.extend(columns.flat_map(|names| names.split('`').skip(1).step_by(2)));
+    let tests = sources();
+    let missing: Vec<_> = named.iter().filter(|name| !tests.contains(&format!("fn {name}("))).collect();
+    assert!(named.len() > 300 && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
 }
 
 #[test]
@@ -306,15 +316,7 @@ fn the_tests_that_hold_an_invariant_are_there() {
         .flat_map(|line| line.split('`').skip(1).step_by(2))
         .collect();
     let invariants = section.lines().filter(|line| line.starts_with("- ")).count();
-    let (mut sources, mut left) =
-        (String::new(), ["daemon/src", "protocol/tests", "tests"].map(|dir| root.join(dir)).to_vec());
-    while let Some(path) = left.pop() {
-        if path.is_dir() {
-            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sources.push_str(&std::fs::read_to_string(&path).unwrap());
-        }
-    }
+    let sources = sources();
     let missing: Vec<_> = named.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
     assert!(named.len() >= invariants && missing.is_empty(), "{} are named, and there is no {missing:?}", named.len());
 }

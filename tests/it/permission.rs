@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linger_tests::harness::{Cli, Daemon, Raw, comes_true, process};
+use linger_tests::harness::{Cli, Daemon, Raw, Setup, comes_true, process};
 use linger_tests::model::{ModelServer, Reply};
 use rustix::process::Signal;
 use serde_json::json;
@@ -269,4 +269,27 @@ async fn the_rest_of_an_answer_is_allowed_from_elsewhere_by_the_digests_of_what_
     client.first(&session, "turn_finished").await;
     assert_eq!(std::fs::read_to_string(daemon.side_effects()).unwrap(), "one\ntwo\nthree\n");
     daemon.check(&[&client], &model);
+}
+
+#[tokio::test]
+async fn commands_that_only_read_run_unasked_in_the_workspace_and_ask_where_the_configuration_says_so() {
+    let command = |command: &str| Reply::tool("bash", json!({ "command": command }));
+    let model = ModelServer::with([
+        command("cat notes.txt | head -1 && ls *.txt 2>/dev/null"),
+        Reply::text("read"),
+        command("cat ../outside.txt"),
+    ]);
+    let daemon = Daemon::start_with(&model, Setup { ask_reads: false, ..Setup::default() }).await;
+    let root = daemon.dirs.workspace();
+    std::fs::write(root.join("notes.txt"), "first line\nsecond\n").unwrap();
+    std::fs::write(root.parent().unwrap().join("outside.txt"), "not yours\n").unwrap();
+    daemon.cli(&["run", "--name", "x", "look"]).run().await.exits(0);
+    assert!(model.requests()[1].messages().contains("first line\\nnotes.txt"), "{}", model.requests()[1].messages());
+    let decided = daemon.cli(&["permissions", "explain", "bash(head -1 notes.txt)"]).run().await.exits(0);
+    assert!(decided.stdout.contains("mode ask, which lets these read: head"), "{}", decided.stdout);
+    let asks = daemon.cli(&["run", "-s", "x", "look elsewhere"]).run().await.exits(3);
+    assert!(asks.stderr.contains("cat ../outside.txt"), "{}", asks.stderr);
+    daemon.cli(&["answer", "deny"]).run().await;
+    daemon.cli(&["cancel", "x"]).run().await;
+    daemon.check(&[], &model);
 }

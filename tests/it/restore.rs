@@ -118,6 +118,34 @@ async fn what_may_be_of_an_editor_stays_without_a_terminal_and_can_be_named() {
 }
 
 #[tokio::test]
+async fn undo_in_the_terminal_lists_what_may_be_of_an_editor_and_asks_what_becomes_of_it() {
+    let command = "echo ready; while [ ! -e go ]; do sleep 0.02; done; sleep 1.1; echo m > made; rm go";
+    let model = ModelServer::with([Reply::tool("bash", json!({ "command": command })), Reply::text("done")]);
+    let daemon = Daemon::auto(&model).await;
+    let root = daemon.dirs.workspace();
+    repository(&root);
+    let mut terminal = daemon.pty(&[]);
+    terminal.prompts().await;
+    terminal.line("go");
+    terminal.until_rows("the command runs", |rows| rows.iter().any(|row| row == "    ready")).await;
+    std::fs::write(root.join("a"), "USER\n").unwrap();
+    std::fs::write(root.join("go"), "").unwrap();
+    terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "  done")).await;
+    terminal.line("/undo");
+    let is_list = |rows: &[String]| {
+        let has = |start: &str| rows.iter().any(|row| row.starts_with(start));
+        has("  a     changed 20") && has("  made  created 20") && has(" ▸certain  undo only")
+    };
+    terminal.until_rows("the files with their times, and what can become of them", is_list).await;
+    terminal.line("");
+    terminal.until_rows("nothing was certain", |rows| rows.iter().any(|row| row.contains("nothing"))).await;
+    assert_eq!(std::fs::read_to_string(root.join("a")).unwrap(), "USER\n");
+    assert!(root.join("made").exists());
+    assert_eq!(terminal.leaves().await, 0);
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn an_event_that_was_stored_empty_locks_nobody_out_and_is_repaired_once() {
     let model = ModelServer::start();
     let daemon = Daemon::auto(&model).await;

@@ -245,9 +245,13 @@ impl Repl {
     }
 
     fn undo(&mut self, means: UndoMeans) -> Result<(), Failure> {
-        let session = self.attachment.session.clone();
-        let uncertain = Some(if means == UndoMeans::Keep { Uncertain::Keep } else { Uncertain::Ask });
-        let force = means == UndoMeans::Force;
+        let uncertain = if means == UndoMeans::Keep { Uncertain::Keep } else { Uncertain::Ask };
+        self.request_undo(uncertain, means == UndoMeans::Force)
+    }
+
+    /// Undoes the last turn's changes; the event says which.
+    pub(super) fn request_undo(&mut self, uncertain: Uncertain, force: bool) -> Result<(), Failure> {
+        let (session, uncertain) = (self.attachment.session.clone(), Some(uncertain));
         self.attachment.request(Request::Undo(Undo { session, uncertain, force, key: Some(key()?), ..Undo::default() }))
     }
 

@@ -121,6 +121,8 @@ pub(super) struct Picking {
 pub(super) enum Target {
     Model,
     Agent,
+    /// What becomes of files that something else may have changed.
+    Undo,
     Session,
     Merge,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use linger_protocol::RpcError;
 use linger_protocol::agent::{Item, List, Status};
+use linger_protocol::checkpoint::{Uncertain, UncertainChange};
 use linger_protocol::daemon::Models;
 use linger_protocol::id::{Cursor, SessionId};
 use linger_protocol::mcp;
@@ -28,6 +29,7 @@ use crate::render::back::Space;
 use crate::render::live::Live;
 use crate::render::markdown::Layout;
 use crate::render::table::age;
+use crate::render::uncertain::uncertain_lines;
 use crate::render::{Renderer, Settings, money, worktree};
 use crate::terminal::{clean_line, terminal_width};
 
@@ -39,6 +41,9 @@ const MIN_PREFIX: usize = 4;
 
 /// Characters of a description next to a name.
 const ABOUT: usize = 60;
+
+/// Uncertain changes that are listed before `/undo` asks about them: more would push the question's beginning away.
+const UNCERTAIN: usize = 20;
 
 /// How long a list of resources may take: a server may have to start, and the session waits.
 const RESOURCES: Duration = Duration::from_secs(2);
@@ -128,6 +133,7 @@ impl Repl {
             Target::Agent => ("agent", Names::Agents, "no agents here; see `linger help extending`"),
             Target::Session => ("session", Names::Sessions, "no other sessions"),
             Target::Merge => ("child", Names::Merges, "no child has a git worktree to merge"),
+            Target::Undo => return Ok(()),
         };
         let choices = match self.names(names) {
             Err(failure) if failure.exit != Exit::UNREACHABLE && !failure.interrupted => return self.complain(failure),
@@ -137,6 +143,28 @@ impl Repl {
             return self.say(none);
         }
         let picker = Picker::new(title, choices, (target == Target::Model).then_some(self.about.model.as_str()));
+        self.pick(target, picker)
+    }
+
+    /// Asks what becomes of files that an editor or another program may have changed while a command ran.
+    pub(super) fn choose_undo(&mut self, changes: &[UncertainChange]) -> Result<(), Failure> {
+        self.say("not undone yet: an editor or another program may have changed these while a command ran:")?;
+        for line in uncertain_lines(changes, &self.about.cwd).iter().take(UNCERTAIN) {
+            self.say(&format!("  {line}"))?;
+        }
+        if changes.len() > UNCERTAIN {
+            self.say(&format!("  and {} more; `linger undo` in a shell lists them", changes.len() - UNCERTAIN))?;
+        }
+        let choices = [
+            Choice::new("certain", "undo only what is certainly the model's"),
+            Choice::new("all", "undo these files too"),
+            Choice::new("nothing", "leave all files as they are"),
+        ];
+        self.pick(Target::Undo, Picker::new("undo", choices.to_vec(), None))
+    }
+
+    /// Shows a list; the next line chooses from it.
+    fn pick(&mut self, target: Target, picker: Picker) -> Result<(), Failure> {
         if self.input.above.is_some() {
             let keys = if self.settings.style.unicode {
                 "type to filter · ↑↓ move · Enter select · Esc cancel"
@@ -167,6 +195,11 @@ impl Repl {
             (Target::Agent, Some(agent)) => self.fresh(Some(agent))?,
             (Target::Session, Some(session)) => self.resume(&session)?,
             (Target::Merge, Some(child)) => self.merge(&child)?,
+            (Target::Undo, Some(what)) => match what.as_str() {
+                "certain" => self.request_undo(Uncertain::Keep, false)?,
+                "all" => self.request_undo(Uncertain::Undo, false)?,
+                _ => self.say("nothing was undone")?,
+            },
         }
         self.show_question()?;
         Ok(None)

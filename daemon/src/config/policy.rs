@@ -300,5 +300,6 @@ fn rules<'a>(config: &'a Config, files: Option<&Now>) -> Cow<'a, Rules> {
     rules.deny.extend(files.deny.iter().cloned());
     rules.ask.extend(files.ask.iter().cloned());
     rules.allow.extend(files.allow.iter().cloned());
+    rules.ask_reads |= files.ask_reads;
     Cow::Owned(rules)
 }

@@ -282,9 +282,9 @@ impl ConfigStore {
         self.current().map_or(MCP_DIRECT_PERCENT, |config| config.mcp_direct_percent)
     }
 
-    /// Empty rules, for the time without a configuration.
+    /// Empty rules, for the time without a configuration; it may say that commands that only read ask.
     pub fn no_rules(&self) -> Rules {
-        Rules { home: self.home.clone(), own: Config::own(&self.places), ..Rules::default() }
+        Rules { home: self.home.clone(), own: Config::own(&self.places), ask_reads: true, ..Rules::default() }
     }
 
     /// The tools that rules can name.

@@ -31,6 +31,8 @@ enum Widens {
     Added,
     /// Entries that are removed from the list.
     Removed,
+    /// Anything else than `true`, where it was.
+    Off,
     /// Every other value; the key may be removed.
     Value,
     /// Every change; the key may not be removed either.
@@ -39,7 +41,7 @@ enum Widens {
     KeyRoute,
 }
 
-use Widens::{Added, Change as Changed, KeyRoute, Mode, Never, Removed, Value as Other};
+use Widens::{Added, Change as Changed, KeyRoute, Mode, Never, Off, Removed, Value as Other};
 
 /// All keys: `*` is any name; a table without further rows counts as one value. With what a change means, in a few words.
 const KEYS: &[(&str, Widens, &str)] = &[
@@ -66,6 +68,7 @@ const KEYS: &[(&str, Widens, &str)] = &[
     ("permissions.allow", Added, "runs without asking"),
     ("permissions.ask", Removed, "no longer asks"),
     ("permissions.deny", Removed, "is no longer refused"),
+    ("permissions.ask_reads", Off, "commands that only read run without asking"),
     ("workspaces.*.allow", Added, "runs there without asking"),
     ("workspaces.*.deny", Removed, "is no longer refused there"),
     ("providers.*.kind", KeyRoute, "how its key is sent"),
@@ -298,13 +301,14 @@ impl Merge<'_> {
             Some(Mode) => self.mode(confirmed, found),
             Some(Added) => self.added(confirmed, found),
             Some(Removed) => self.removed(confirmed, found),
+            Some(Off) if found == Some(&Value::Bool(true)) || confirmed != Some(&Value::Bool(true)) => found.cloned(),
             Some(Other) if found.is_none() => None,
             None if [confirmed, found].into_iter().flatten().all(Value::is_object) => {
                 let merged = self.table(confirmed.and_then(Value::as_object), found.and_then(Value::as_object))?;
                 (!merged.is_empty() || found.is_some()).then_some(Value::Object(merged))
             }
             // A key without a row too.
-            Some(Other | Changed | KeyRoute) | None => self.value(confirmed, found),
+            Some(Off | Other | Changed | KeyRoute) | None => self.value(confirmed, found),
         }
     }
 

@@ -43,6 +43,8 @@ pub struct WorkspaceConfig {
     pub ask: Vec<Rule>,
     /// Calls that run without asking.
     pub allow: Vec<Rule>,
+    /// Whether commands that only read ask too.
+    pub ask_reads: bool,
     /// The hooks, in the order of the file.
     pub hooks: Vec<Hook>,
     /// The MCP servers, by name.
@@ -144,14 +146,24 @@ impl WorkspaceConfig {
         let rules = |list: &[String]| -> Result<Vec<Rule>, String> {
             list.iter().map(|rule| Rule::parse(rule, names).map_err(|error| error.to_string())).collect()
         };
-        let PermissionsWritten { allow, ask, deny } = &permissions;
+        let PermissionsWritten { allow, ask, deny, ask_reads } = &permissions;
         let hooks = hooks::check(&hooks, names).map_err(|(.., problem)| problem)?;
-        Ok(Self { mode, deny: rules(deny)?, ask: rules(ask)?, allow: rules(allow)?, hooks, servers, hidden_servers })
+        let ask_reads = *ask_reads;
+        Ok(Self {
+            mode,
+            ask_reads,
+            deny: rules(deny)?,
+            ask: rules(ask)?,
+            allow: rules(allow)?,
+            hooks,
+            servers,
+            hidden_servers,
+        })
     }
 
     /// Whether it has no rule.
     pub(super) fn has_no_rules(&self) -> bool {
-        self.deny.is_empty() && self.ask.is_empty() && self.allow.is_empty()
+        self.deny.is_empty() && self.ask.is_empty() && self.allow.is_empty() && !self.ask_reads
     }
 }
 

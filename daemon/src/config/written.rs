@@ -90,6 +90,7 @@ pub(super) struct PermissionsWritten {
     pub(super) allow: Vec<String>,
     pub(super) ask: Vec<String>,
     pub(super) deny: Vec<String>,
+    pub(super) ask_reads: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -170,6 +171,7 @@ impl ConfigFile {
             allow: rules_of("allow", &self.permissions.allow)?,
             home: home.map(Path::to_path_buf),
             own: Config::own(places),
+            ask_reads: self.permissions.ask_reads,
         };
         let mut workspaces = BTreeMap::new();
         for (root, workspace) in &self.workspaces {

@@ -1,6 +1,5 @@
 //! `tool/list`: the tools of a session, where they come from, what they do, and whether they would ask.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::agent::skill;
 use crate::question::permission::{CallInfo, Verdict};
 use crate::session::env::library::library;
 use crate::session::messages::{CallBasis, Command};
-use crate::sys::disk;
+use crate::sys::{disk, login};
 use crate::tool::set::{Takes, ToolSet};
 use crate::tool::{Access, Tool, Workspace};
 
@@ -62,9 +61,10 @@ pub async fn list(services: &Services, caller: &Caller, params: Tools) -> Result
 pub(super) async fn of_new(services: &Services, cwd: PathBuf) -> Result<CallBasis, RpcError> {
     let env = services.env();
     let config = env.config.current()?;
+    // Programs are found as after a login: the session's own PATH is not known yet.
     let home = env.config.home().map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
-    let workspace =
-        env.workspaces.workspace(&SessionId::default(), &cwd, BTreeMap::from_iter(home), disk::TIMEOUT).await;
+    let variables = login::variables().into_iter().chain(home).collect();
+    let workspace = env.workspaces.workspace(&SessionId::default(), &cwd, variables, disk::TIMEOUT).await;
     env.read_workspace(&workspace).await;
     let tools = env.toolbox.servers.tools_in(&workspace.root, SessionId::default().as_str()).current();
     let (grants, denied, mode) = (Vec::new(), Vec::new(), env.policy.mode(config.mode, &workspace));

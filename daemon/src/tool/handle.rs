@@ -247,6 +247,8 @@ impl Entry {
         }
         let usual = if is_executable == Some(true) { 0o700 } else { 0o600 };
         let new = match &old {
+            // What it is counts more than permissions that were another's in its place.
+            None if is_executable == Some(false) => mode.unwrap_or(usual) & !0o111,
             None => mode.unwrap_or(usual),
             Some(old) => {
                 let kept = old.st_mode & 0o7777;

@@ -75,7 +75,7 @@ pub use access::{Access, Effects, Targets};
 pub(crate) use bash::ForegroundBash;
 pub use builtin::builtin;
 pub(crate) use command::TIMEOUT_MAX_S;
-pub use git::{checkpoint, worktree};
+pub use git::{checkpoint, plain as git_reads, worktree};
 pub use invalid::Invalid;
 pub use names::Takes;
 pub use output::OutputDelta;

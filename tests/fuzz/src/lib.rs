@@ -277,7 +277,7 @@ pub fn rule(data: &[u8]) {
         let with = |allow: &[&Rule], deny: &[&Rule]| {
             let list = |rules: &[&Rule]| rules.iter().map(|rule| (*rule).clone()).collect();
             let home = Some(PathBuf::from("/home/u"));
-            let rules = Rules { deny: list(deny), ask: Vec::new(), allow: list(allow), home, own: Vec::new() };
+            let rules = Rules { deny: list(deny), allow: list(allow), home, ask_reads: true, ..Rules::default() };
             decide(&rules, &[], Mode::Ask, &call, &ResolvedAccess::of(&call.access, &workspace, &rules))
         };
         let allowed = with(&[&rule], &[]) == Verdict::Allow { by: format!("rule {rule}") };

@@ -26,6 +26,8 @@ pub struct Setup {
     pub model: Option<String>,
     /// The default mode.
     pub mode: &'static str,
+    /// Whether commands that only read ask, as all others do.
+    pub ask_reads: bool,
     /// More TOML, before the first table.
     pub top: &'static str,
     /// More TOML, after the providers.
@@ -62,6 +64,7 @@ impl Default for Setup {
         Self {
             model: Some("work/m".to_owned()),
             mode: "ask",
+            ask_reads: true,
             top: "",
             config: String::new(),
             keys: true,
@@ -73,6 +76,16 @@ impl Default for Setup {
             copied: false,
             passed: None,
         }
+    }
+}
+
+/// The configuration, in which commands that only read ask if they are to: most tests want a question of any command.
+fn with_questions(config: String, ask_reads: bool) -> String {
+    const ASK: &str = "[permissions]\nask_reads = true\n";
+    match config.split_once("[permissions]\n") {
+        _ if !ask_reads => config,
+        Some((before, after)) => format!("{before}{ASK}{after}"),
+        None => format!("{config}{ASK}"),
     }
 }
 
@@ -98,7 +111,8 @@ impl Prepared {
             top = setup.top,
             more = setup.config,
         );
-        std::fs::write(dirs.config(), config).expect("the configuration can be written");
+        std::fs::write(dirs.config(), with_questions(config, setup.ask_reads))
+            .expect("the configuration can be written");
         for (name, text) in &setup.user_files {
             let file = dirs.config().with_file_name(name);
             std::fs::create_dir_all(file.parent().expect("a directory")).expect("a directory can be made");

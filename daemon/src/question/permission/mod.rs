@@ -13,6 +13,7 @@ pub mod limit;
 mod line;
 mod offer;
 mod reading;
+mod reads;
 mod rule;
 mod rules;
 mod starters;
@@ -39,6 +40,7 @@ use crate::tool::set::{Names, Takes};
 use crate::tool::skill::NAME as SKILL;
 use crate::tool::{Access, Targets, Workspace};
 use line::Whole;
+use reads::CommandReads;
 use rule::{Effect, PathBases, Target};
 
 /// The decision on a call.
@@ -92,6 +94,11 @@ impl ResolvedPart {
         Self { target, line: access.command().map(|text| ReadLine::of(text, workspace, rules)), guard }
     }
 
+    /// Whether it is a command that is known only to read.
+    fn reads(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.reads.is_some())
+    }
+
     /// The command line of a call that was resolved; absent for another.
     fn whole_of(&self, call: &CallInfo<'_>) -> Option<&Whole> {
         self.line.as_ref().filter(|line| call.access.command() == Some(&line.text)).map(|line| &line.whole)
@@ -105,6 +112,8 @@ struct ReadLine {
     whole: Whole,
     /// Whether the files that it reads by `<` may be read without asking.
     may_read: bool,
+    /// The files that it opens, if it is known only to read.
+    reads: Option<CommandReads>,
 }
 
 impl ReadLine {
@@ -116,16 +125,17 @@ impl ReadLine {
                 (!plain.moves || input.starts_with('/')) && !input.starts_with('~') && unasked.refusal(&path).is_none()
             })
         });
-        Self { text: text.to_owned(), whole: Whole::of(text), may_read }
+        let reads = if rules.ask_reads { None } else { CommandReads::of(text, workspace) };
+        Self { text: text.to_owned(), whole: Whole::of(text), may_read, reads }
     }
 }
 
 impl ResolvedAccess {
-    /// Blocks on the disk unless the access is a command: never call it on the runtime thread.
+    /// Blocks on the disk: never call it on the runtime thread.
     pub fn of(access: &Access, workspace: &Workspace, rules: &Rules) -> Self {
         let parts: Vec<ResolvedPart> =
             access.each().iter().map(|part| ResolvedPart::of(part, workspace, rules)).collect();
-        let bases = if parts.iter().any(|part| part.target.is_some()) {
+        let bases = if parts.iter().any(|part| part.target.is_some() || part.reads()) {
             PathBases::of(workspace, rules.home.as_deref())
         } else {
             PathBases::unresolved(workspace)
@@ -161,9 +171,12 @@ impl ResolvedAccess {
     }
 }
 
+/// The tool that runs command lines of the model.
+const BASH: &str = "bash";
+
 /// Whether a call runs a command that is known to read alone.
 pub fn reads_by_command(tool: &str, access: &Access) -> bool {
-    tool == "bash" && matches!(access, Access::Command(line) if reading::only_reads(line::plain(line)))
+    tool == BASH && matches!(access, Access::Command(line) if reading::only_reads(line::plain(line)))
 }
 
 /// Decides one call; `grants` are the grants of the session and of the workspace. Of a call that touches several things, each is
@@ -190,7 +203,7 @@ fn stricter(one: Verdict, other: Verdict) -> Verdict {
 /// Whether rules alone allow a call, or refuse it if they do not `allow`.
 pub fn covers(rules: Vec<Rule>, allow: bool, call: &CallInfo<'_>, resolved: &ResolvedAccess) -> bool {
     if allow {
-        let rules = Rules { allow: rules, ..Rules::default() };
+        let rules = Rules { allow: rules, ask_reads: true, ..Rules::default() };
         matches!(decide(&rules, &[], Mode::Ask, call, resolved), Verdict::Allow { .. })
     } else {
         let rules = Rules { deny: rules, ..Rules::default() };
@@ -210,6 +223,8 @@ fn decide_part(
     let ResolvedAccess { bases, .. } = resolved;
     let ResolvedPart { target, guard, .. } = part;
     let whole = part.whole_of(call);
+    let reads = part.line.as_ref().and_then(|line| line.reads.as_ref());
+    let reads = reads.filter(|reads| call.tool == BASH && whole.is_some() && reads.is_allowed(rules, bases));
     // What narrows `read` narrows the tool that reads a skill's files.
     let as_read = CallInfo { tool: "read", ..call.clone() };
     let first = |list: &[Rule], effect| {
@@ -226,7 +241,7 @@ fn decide_part(
         return Verdict::Deny { reason: format!("the rule {rule} forbids it"), rule: Some(rule) };
     }
     let fetches = !call.changes && matches!(call.access, Access::Network(_));
-    if mode == Mode::Plan && !read_only && !fetches && !reads_by_command(call.tool, &call.access) {
+    if mode == Mode::Plan && !read_only && !fetches && reads.is_none() && !reads_by_command(call.tool, &call.access) {
         return Verdict::Deny { rule: None, reason: "mode plan allows only what changes nothing".to_owned() };
     }
     if let Some(rule) = first(&rules.ask, Effect::Narrow) {
@@ -250,6 +265,9 @@ fn decide_part(
         Mode::Edit if matches!(call.access, Access::Write(_)) => inside && guard.is_none(),
         Mode::Edit => read_only && inside,
     };
+    if !allowed && let Some(reads) = reads {
+        return Verdict::Allow { by: format!("mode {mode}, which lets these read: {}", reads.said()) };
+    }
     if allowed {
         return Verdict::Allow { by: format!("mode {mode}") };
     }

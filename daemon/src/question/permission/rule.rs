@@ -265,6 +265,24 @@ impl Rule {
         self.covers(call, Effect::Widen) && self.pattern.as_ref().is_some_and(|pattern| pattern.allows_simple(words))
     }
 
+    /// Whether this rule, in `deny` or `ask`, may match a file below a directory, as far as the beginning of its pattern tells.
+    pub(super) fn may_narrow_below(&self, directory: &Target, bases: &PathBases) -> bool {
+        let Some(pattern) = self.pattern.as_ref() else { return true };
+        let Some(path) = &pattern.path else { return false };
+        let written = self.pattern().unwrap_or_default();
+        let relative = match path.base {
+            Base::Home => written.strip_prefix("~/").unwrap_or_default(),
+            Base::Root => written.trim_start_matches('/'),
+            Base::Cwd => written.strip_prefix("./").unwrap_or(written),
+        };
+        let fixed = relative.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '}']));
+        let fixed: PathBuf = fixed.filter(|part| !part.is_empty() && *part != ".").collect();
+        let starts: Vec<PathBuf> = bases.dirs(path.base).iter().map(|base| base.join(&fixed)).collect();
+        let mut places = [&directory.literal, &directory.resolved].into_iter().chain(&directory.bound);
+        let meets = |place: &PathBuf| starts.iter().any(|start| start.starts_with(place) || place.starts_with(start));
+        path.anywhere || places.any(meets)
+    }
+
     /// The tool that it names.
     pub fn tool(&self) -> &str {
         &self.tool

@@ -17,6 +17,8 @@ pub struct Rules {
     pub home: Option<PathBuf>,
     /// linger's own directories and files: mode `edit` asks before it writes there.
     pub own: Vec<PathBuf>,
+    /// Whether commands that only read ask too.
+    pub ask_reads: bool,
 }
 
 impl Rules {

@@ -54,17 +54,18 @@ pub(super) fn house() -> House {
 }
 
 impl House {
-    fn path(&self, path: &str) -> PathBuf {
+    pub(super) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().canonicalize().unwrap().join(path)
     }
 
-    fn rules(&self, [deny, ask, allow]: [&[&str]; 3]) -> Rules {
+    pub(super) fn rules(&self, [deny, ask, allow]: [&[&str]; 3]) -> Rules {
         Rules {
             deny: parse(self, deny),
             ask: parse(self, ask),
             allow: parse(self, allow),
             home: Some(self.path("home")),
             own: vec![self.path("proj/own")],
+            ask_reads: true,
         }
     }
 

@@ -12,6 +12,7 @@
 //! | `worktree` | directories and branches of children: making, committing, merging, removing |
 //! | `private` | private git directories: their layout and configuration; a mirror of a repository |
 //! | `places` | where a repository keeps what it has |
+//! | `plain` | whether git as a command only reads, in a repository that names no program |
 //! | `process` | starting git: arguments, environment, limits, output |
 
 pub mod checkpoint;
@@ -19,6 +20,7 @@ mod inspection;
 mod options;
 mod paths;
 mod places;
+pub mod plain;
 mod private;
 mod process;
 #[cfg(test)]

@@ -30,7 +30,7 @@ const INDEX_MAX: u64 = 256 << 20;
 const INDEX_PART: usize = 64 << 10;
 
 /// The mode of a submodule in an index (gitformat-index(5)).
-const SUBMODULE: [u8; 4] = 0o160_000_u32.to_be_bytes();
+pub(super) const SUBMODULE: [u8; 4] = 0o160_000_u32.to_be_bytes();
 
 /// Settings of a repository that count, and what they may be; git cannot read some repositories without them.
 const KEPT: [(&str, &[&str]); 11] = [
@@ -279,7 +279,7 @@ fn is_directory(path: &Path, must: bool) -> Result<(), String> {
 }
 
 /// Fails if the directory that all worktrees of a repository share has something that git would follow out of it or wait for.
-fn check(common: &Path) -> Result<(), String> {
+pub(super) fn check(common: &Path) -> Result<(), String> {
     for (path, must) in [("objects", true), ("refs", true), ("objects/pack", false), ("objects/info", false)] {
         is_directory(&common.join(path), must)?;
     }

@@ -38,7 +38,8 @@ pub fn from_text(text: &str) -> PathBuf {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(SIGN) {
         bytes.extend_from_slice(before.as_bytes());
-        rest = match after.get(..2).and_then(byte) {
+        // Only bytes that are no ASCII are written so: a separator or a NUL never is.
+        rest = match after.get(..2).and_then(byte).filter(|byte| !byte.is_ascii()) {
             Some(byte) => {
                 bytes.push(byte);
                 after.get(2..).unwrap_or_default()
@@ -241,7 +242,17 @@ mod tests {
             assert_eq!(from_text(written), name);
         }
         // What another program has decoded stays what it is.
-        for text in ["\u{fffd}", "a\u{fffd}E9", "\u{fffd}\u{fffd}", "\u{fffd}e", "\u{fffd}\u{20ac}"] {
+        for text in [
+            "a\u{fffd}2fb",
+            "\u{fffd}2e\u{fffd}2e",
+            "a\u{fffd}00",
+            "caf\u{fffd}2024",
+            "\u{fffd}",
+            "a\u{fffd}E9",
+            "\u{fffd}\u{fffd}",
+            "\u{fffd}e",
+            "\u{fffd}\u{20ac}",
+        ] {
             assert_eq!(from_text(text), PathBuf::from(text));
         }
     }

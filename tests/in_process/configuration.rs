@@ -137,9 +137,11 @@ async fn a_change_that_widens_is_asked_and_in_force_once_it_is_answered() {
     let client = daemon.client().await;
     let session = client.session().await;
     let before = std::fs::read_to_string(daemon.dirs.config()).unwrap();
-    let with = |mode: &str, more: &str| before.replace("\"ask\"", &format!("\"{mode}\"")) + more;
+    let with = |mode: &str, rules: &str| {
+        before.replace("\"ask\"", &format!("\"{mode}\"")).replace("[permissions]\n", &format!("[permissions]\n{rules}"))
+    };
 
-    std::fs::write(daemon.dirs.config(), with("edit", "[permissions]\nallow = [\"bash(x)\"]\n")).unwrap();
+    std::fs::write(daemon.dirs.config(), with("edit", "allow = [\"bash(x)\"]\n")).unwrap();
     let first = asks_about(&client, "mode: \"edit\" in place of \"ask\"").await;
     assert_eq!(
         (&first["about"], &first["session"], &first["blocks"]),

@@ -110,6 +110,7 @@ async fn a_host_is_asked_for_in_every_mode_but_auto_and_allowed_by_its_rule() {
         client.call("permission/answer", answer).await;
         let finished = client.first(&session, "tool_finished").await.event;
         assert_eq!(finished["outcome"], "ran", "{mode}: {finished}");
+        client.first(&session, "turn_finished").await;
     }
     let explained = client.call("tool/list", json!({ "cwd": client.workspace() })).await;
     let row = explained.as_array().unwrap().iter().find(|row: &&Value| row["name"] == "fetch").unwrap().clone();

@@ -278,6 +278,7 @@ async fn commands_that_only_read_run_unasked_in_the_workspace_and_ask_where_the_
         command("cat notes.txt | head -1 && ls *.txt 2>/dev/null"),
         Reply::text("read"),
         command("cat ../outside.txt"),
+        Reply::text("so be it"),
     ]);
     let daemon = Daemon::start_with(&model, Setup { ask_reads: false, ..Setup::default() }).await;
     let root = daemon.dirs.workspace();
@@ -289,7 +290,7 @@ async fn commands_that_only_read_run_unasked_in_the_workspace_and_ask_where_the_
     assert!(decided.stdout.contains("mode ask, which lets these read: head"), "{}", decided.stdout);
     let asks = daemon.cli(&["run", "-s", "x", "look elsewhere"]).run().await.exits(3);
     assert!(asks.stderr.contains("cat ../outside.txt"), "{}", asks.stderr);
-    daemon.cli(&["answer", "deny"]).run().await;
-    daemon.cli(&["cancel", "x"]).run().await;
+    daemon.cli(&["answer", "deny"]).run().await.exits(0);
+    daemon.cli(&["wait", "x"]).run().await.exits(0);
     daemon.check(&[], &model);
 }

@@ -118,6 +118,27 @@ async fn what_may_be_of_an_editor_stays_without_a_terminal_and_can_be_named() {
 }
 
 #[tokio::test]
+async fn a_rewind_of_files_ends_at_what_may_be_of_an_editor_also_where_a_later_turn_hides_it() {
+    let model = ModelServer::with([
+        Reply::tool("bash", json!({ "command": "sleep 1.1; echo x > f" })),
+        Reply::text("one"),
+        Reply::tool("bash", json!({ "command": "rm f" })),
+        Reply::text("two"),
+    ]);
+    let daemon = Daemon::auto(&model).await;
+    let root = daemon.dirs.workspace();
+    repository(&root);
+    daemon.cli(&["run", "--name", "x", "go"]).run().await.exits(0);
+    daemon.cli(&["run", "-s", "x", "and back"]).run().await.exits(0);
+    let left = daemon.cli(&["rewind", "x", "--to", "p1", "--files"]).run().await.exits(1);
+    assert!(left.stderr.contains("f changed while a command ran"), "{}", left.stderr);
+    assert_eq!(daemon.cli(&["ls", "--json"]).run().await.exits(0).json().len(), 1, "nothing went back");
+    daemon.cli(&["rewind", "x", "--to", "p1", "--files", "--force"]).run().await.exits(0);
+    assert!(!root.join("f").exists());
+    daemon.check(&[], &model);
+}
+
+#[tokio::test]
 async fn undo_in_the_terminal_lists_what_may_be_of_an_editor_and_asks_what_becomes_of_it() {
     let command = "echo ready; while [ ! -e go ]; do sleep 0.02; done; sleep 1.1; echo m > made; rm go";
     let model = ModelServer::with([Reply::tool("bash", json!({ "command": command })), Reply::text("done")]);
@@ -127,7 +148,7 @@ async fn undo_in_the_terminal_lists_what_may_be_of_an_editor_and_asks_what_becom
     let mut terminal = daemon.pty(&[]);
     terminal.prompts().await;
     terminal.line("go");
-    terminal.until_rows("the command runs", |rows| rows.iter().any(|row| row == "    ready")).await;
+    terminal.until_rows("the command runs", |rows| rows.iter().any(|row| row.trim_start().starts_with('│'))).await;
     std::fs::write(root.join("a"), "USER\n").unwrap();
     std::fs::write(root.join("go"), "").unwrap();
     terminal.until_rows("the turn ends", |rows| rows.iter().any(|row| row == "  done")).await;

@@ -58,3 +58,17 @@ pub(crate) fn read(sender: Sender<Event>) -> Taken {
     });
     Taken(taken)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_line_with_bytes_that_are_no_utf8_is_no_json_whatever_else_it_has() {
+        for line in [&b"{\"id\":1,\"method\":\"\xe9\"}\n"[..], b"1\xff\n", b"\xff1\n", b"\"\xc3\"\n"] {
+            assert!(serde_json::from_str::<Value>(&text_of(line)).is_err(), "{line:?}");
+        }
+    }
+}

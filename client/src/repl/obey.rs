@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use linger_protocol::agent::List;
 use linger_protocol::checkpoint::Uncertain;
-use linger_protocol::method::{CommandList, SessionUnqueue, SkillList};
+use linger_protocol::error::Code;
+use linger_protocol::method::{CommandList, SessionUndo, SessionUnqueue, SkillList};
 use linger_protocol::prompt::PromptContent;
 use linger_protocol::session::{Compact, Continue, Prompt, Redo, Set, Undo, Unqueue, When};
 
@@ -249,10 +250,20 @@ impl Repl {
         self.request_undo(uncertain, means == UndoMeans::Force)
     }
 
-    /// Undoes the last turn's changes; the event says which.
+    /// Undoes the last turn's changes; the event says which. In a terminal, asks about those that may be of something else.
     pub(super) fn request_undo(&mut self, uncertain: Uncertain, force: bool) -> Result<(), Failure> {
-        let (session, uncertain) = (self.attachment.session.clone(), Some(uncertain));
-        self.attachment.request(Request::Undo(Undo { session, uncertain, force, key: Some(key()?), ..Undo::default() }))
+        let (session, key) = (self.attachment.session.clone(), Some(key()?));
+        let undo = Undo { session, uncertain: Some(uncertain), force, key, ..Undo::default() };
+        if self.input.above.is_none() {
+            return self.attachment.request(Request::Undo(undo));
+        }
+        match self.attachment.client.call_raw(&SessionUndo(undo))? {
+            Ok(_) => Ok(()),
+            Err(error) if uncertain == Uncertain::Ask && error.code() == Some(Code::Uncertain) => {
+                self.choose_undo(&error.get_uncertain())
+            }
+            Err(error) => self.complain(error.into()),
+        }
     }
 
     fn redo(&mut self, force: bool) -> Result<(), Failure> {

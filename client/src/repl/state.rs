@@ -121,7 +121,7 @@ pub(super) struct Picking {
 pub(super) enum Target {
     Model,
     Agent,
-    /// What becomes of files that something else may have changed.
+    /// The fate of files that something else may have changed.
     Undo,
     Session,
     Merge,

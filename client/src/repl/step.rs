@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use linger_protocol::checkpoint::Uncertain;
 use linger_protocol::event::{EventBody, Notice, NoticeCode};
 use linger_protocol::footprint;
 use linger_protocol::method::{SessionMerge, SessionPrompt};
@@ -125,14 +124,6 @@ impl Repl {
             (_, Ok(_)) => {}
             (Request::Answer(_), Err(error)) if error.code() == Some(Code::AlreadyAnswered) => {
                 self.say(&too_late(error.data))?;
-            }
-            (Request::Undo(undo), Err(error))
-                if undo.uncertain == Some(Uncertain::Ask)
-                    && error.code() == Some(Code::Uncertain)
-                    && self.input.above.is_some()
-                    && self.picking.is_none() =>
-            {
-                self.choose_undo(&error.get_uncertain())?;
             }
             (request, Err(error)) => {
                 self.complain(error.into())?;

@@ -3,7 +3,7 @@
 //! Each child gets `RLIMIT_NPROC`, which all it starts inherits and none can raise. The kernel counts the threads of the user, not
 //! those of the child, and of users of the same number in other containers too; so the limit is what the whole system runs when the
 //! child starts, and [`MORE`]. The child begins with it, because the daemon has it while it starts the child ([`begin`]); that none
-//! can raise it again is set from outside at once ([`hold`]). To set both between fork and exec would take a real fork, which copies
+//! can raise it again is set from outside at once (`hold`). To set both between fork and exec would take a real fork, which copies
 //! the page tables of the whole daemon and doubles the time of a start. Another bound: a storm within the process group of its call ends with that at its time-out or
 //! a cancel, because the kernel lets no process fork that was sent SIGKILL.
 //!

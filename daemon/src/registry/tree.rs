@@ -158,10 +158,18 @@ impl Registry {
             let undo = Undo { session: id.clone(), force, uncertain, ..Undo::default() };
             let undone = place.ask(|reply| Command::Undo(undo, None, by.clone(), reply)).await?;
             changes.extend(undone.changes);
+            if !undone.uncertain.is_empty() {
+                return Err(uncertain_changes(&undone.uncertain, &state.identity.cwd));
+            }
             if let Some(left) = undone.failed.first() {
                 let text = format!("{} cannot be put back: {}", left.path.display(), left.reason);
                 let error = RpcError::new(Code::FileChanged, text);
                 return Err(error.hint("the conversation is as it was; `linger redo` makes undone changes again"));
+            }
+            let (_, after_undo) = self.stored(id).await?;
+            if after_undo.undo.steps.len() >= state.undo.steps.len() {
+                let error = RpcError::new(Code::FileChanged, "the changes of a turn cannot be undone as a whole");
+                return Err(error.hint("the conversation is as it was; `linger undo` says what is left"));
             }
         }
     }

@@ -295,7 +295,7 @@ pub async fn set(services: &Services, caller: &Caller, mut params: Set) -> Resul
         caller.must_be_user(services, "change the budget of a session")?;
     }
     if params.cwd.is_some() {
-        caller.must_be_user(services, "move a session to another directory")?;
+        caller.must_be_process(services, "move a session to another directory")?;
     }
     let session = params.session.clone();
     let names = params.mcp_servers.as_ref().map(|all| all.iter().map(SessionServer::without_values).collect());

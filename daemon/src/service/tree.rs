@@ -22,7 +22,7 @@ fn allows(services: &Services, caller: &Caller) -> ForkAllows {
 /// Makes a session that goes on from a point of another one.
 pub async fn fork(services: &Services, caller: &Caller, mut params: Fork) -> Result<ForkMade, RpcError> {
     if let Some(cwd) = &mut params.cwd {
-        caller.must_be_user(services, "fork a session into another directory")?;
+        caller.must_be_process(services, "fork a session into another directory")?;
         *cwd = directory(cwd).await?;
     }
     let key = Key::of("session/fork", params.session.as_str(), params.key.take(), &params)?;

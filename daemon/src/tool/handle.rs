@@ -137,12 +137,15 @@ impl Entry {
 
     /// Makes a directory with exactly these permissions.
     pub(super) fn make_directory(&self, mode: u32) -> io::Result<()> {
-        match fs::mkdirat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o700)) {
+        match fs::mkdirat(&self.dir, &self.name, Mode::from_raw_mode(0o700)) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        Ok(fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())?)
+        // By handle: what has taken its place meanwhile keeps its permissions.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = fs::openat(&self.dir, &self.name, flags, Mode::empty())?;
+        Ok(fs::fchmod(made, Mode::from_raw_mode(mode & 0o7777))?)
     }
 
     /// Removes a directory that is empty.

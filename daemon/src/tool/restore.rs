@@ -3,7 +3,7 @@
 //! A file is written only while it has the content that was seen, by handle and within the workspace like a tool's write. What is
 //! written already is left alone, so that after a crash the same may be done again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -335,8 +335,36 @@ pub fn written_at(path: &Path) -> Option<u64> {
     u64::try_from(status.st_mtime.saturating_mul(1000)).ok()
 }
 
+/// Makes changes that were planned, in their order; gives those that are made, and those that failed. Blocks.
+pub fn make_all(
+    changes: Vec<FileChange>,
+    workspace: &Workspace,
+    blobs: &Blobs,
+    token: &CancellationToken,
+) -> (Vec<FileChange>, Vec<NotRestored>) {
+    let is_link = |change: &&FileChange| change.after_type == Some(FileType::Link);
+    let links: HashSet<PathBuf> = changes.iter().filter(is_link).map(|change| change.path.clone()).collect();
+    let (mut made, mut failed) = (Vec::new(), Vec::new());
+    for change in changes {
+        // What was to go is gone with the directory in whose place a link was put, before a crash.
+        let mut above = change.path.ancestors().skip(1);
+        let is_gone = FileVersion::after(&change) == FileVersion::Missing
+            && above.any(|above| links.contains(above) && above.is_symlink());
+        let done = match () {
+            () if token.is_cancelled() => Err("the disk did not answer in time".to_owned()),
+            () if is_gone => Ok(()),
+            () => make(&change, workspace, blobs),
+        };
+        match done {
+            Ok(()) => made.push(change),
+            Err(reason) => failed.push(NotRestored { path: change.path, reason }),
+        }
+    }
+    (made, failed)
+}
+
 /// Makes a change that was planned, unless it is made already. Blocks.
-pub fn make(change: &FileChange, workspace: &Workspace, blobs: &Blobs) -> Result<(), String> {
+fn make(change: &FileChange, workspace: &Workspace, blobs: &Blobs) -> Result<(), String> {
     let failed = |error: io::Error| error.to_string();
     if !may_be_written(&change.path, workspace) {
         return Err(OUTSIDE.to_owned());

@@ -36,9 +36,9 @@ impl Scene {
     }
 
     fn make(&self, plan: &Plan) {
-        for kept in &plan.changes {
-            make(&kept.change, &self.workspace, &self.blobs).unwrap();
-        }
+        let changes = plan.changes.iter().map(|kept| kept.change.clone()).collect();
+        let (_, failed) = make_all(changes, &self.workspace, &self.blobs, &CancellationToken::new());
+        assert_eq!(failed, []);
     }
 
     fn text(&self, name: &str) -> Option<String> {

@@ -85,7 +85,7 @@ fn with_questions(config: String, ask_reads: bool) -> String {
     match config.split_once("[permissions]\n") {
         _ if !ask_reads => config,
         Some((before, after)) => format!("{before}{ASK}{after}"),
-        None => format!("{config}{ASK}"),
+        None => config.replacen("\n[providers.work]", &format!("\n{ASK}\n[providers.work]"), 1),
     }
 }
 

@@ -4,7 +4,7 @@
 //! reaches, not about the name it uses. Deliberately absent: pending questions, answers, and where rules are stored.
 //!
 //! Invariants: when in doubt, ask. An allow rule for commands matches that exact command, or each simple command of one that
-//! [`line`] reads whole. A path whose target is uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode
+//! [`mod@line`] reads whole. A path whose target is uncertain (`..`, a dangling symlink) is allowed by no rule and only by mode
 //! `auto`.
 
 mod guarded;
@@ -286,7 +286,7 @@ pub fn concerns(matcher: &Rule, call: &CallInfo<'_>, resolved: &ResolvedAccess) 
     })
 }
 
-/// The words of a command line that is one simple command, as [`line`] reads it.
+/// The words of a command line that is one simple command, as [`mod@line`] reads it.
 pub fn words_of(text: &str) -> Option<Vec<String>> {
     let [words] = <[line::Words; 1]>::try_from(line::simple_commands(text)?).ok()?;
     Some(words)

@@ -16,12 +16,16 @@ impl Actor {
         let workspace = Arc::new(self.env.workspaces.workspace(&self.id, cwd, env, limit).await);
         self.env.read_workspace(&workspace).await;
         self.env.workspaces.watch_files(&workspace);
-        let is_gone = {
+        let are_gone = {
             let old = old.clone();
-            disk::probe(&old.cwd.clone(), limit, move || !old.cwd.is_dir()).await.unwrap_or(false)
+            let probe = move || [&old.cwd, &old.root].map(|dir| !dir.is_dir());
+            disk::probe(cwd, limit, probe).await.unwrap_or_default()
         };
-        let moved = is_gone.then(|| renamed(&old, cwd));
-        if let Some(Moved { from, to }) = moved.clone() {
+        let [is_gone, is_root_gone] = are_gone;
+        let only_here = || Moved { from: old.cwd.clone(), to: cwd.to_path_buf() };
+        // Where only this directory is gone, the rest of the workspace is where it was, and so are its checkpoints.
+        let moved = is_gone.then(|| if is_root_gone { renamed(&old, cwd) } else { only_here() });
+        if let Some(Moved { from, to }) = moved.clone().filter(|_| is_root_gone) {
             let (calls, from_root) = (self.env.calls.clone(), from.clone());
             let followed = disk::probe(cwd, limit, move || calls.checkpoints.follow(&from_root, &to)).await;
             if let Some(Err(error)) = followed {
@@ -46,6 +50,10 @@ impl Actor {
             || !self.state.children.under_way.is_empty();
         if is_idle && !has_work {
             return Ok(());
+        }
+        if is_idle && self.state.queue.held && !self.state.queue.prompts.is_empty() {
+            let busy = RpcError::new(Code::Busy, format!("session {} has queued prompts", self.id));
+            return Err(busy.hint("send them or take them back first: `linger queue SESSION --run` or `--drop`"));
         }
         let busy = RpcError::new(Code::Busy, format!("session {} is at work in its directory", self.id));
         Err(busy.hint("wait for it, or cancel it: `linger cancel SESSION --background`"))

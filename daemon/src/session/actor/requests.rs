@@ -134,7 +134,9 @@ impl Actor {
         let Some(KeyedReply { key, reply }) = self.first_time(asked).await else { return };
         if let (Phase::Running(running), true) = (&self.phase, self.state.waits_for_provider()) {
             running.nudge();
-            return respond(reply, Ok(()));
+            if self.state.queue.drafts.is_empty() {
+                return respond(reply, Ok(()));
+            }
         }
         let is_unfinished = matches!(self.phase, Phase::Idle) && self.state.turn.is_some();
         if !is_unfinished && !self.state.queue.drafts.is_empty() {

@@ -136,13 +136,18 @@ impl Actor {
         if asked.uncertain == Some(Uncertain::Undo) {
             left.clear();
         }
-        let stays = |path: &Path| left.iter().any(|it| it.path == path);
+        let staying: BTreeSet<PathBuf> = left.iter().map(|it| it.path.clone()).collect();
+        let stays = |path: &Path| staying.contains(path);
         plan.changed.retain(|path| !stays(path));
         plan.changes.retain(|kept| !stays(&kept.change.path));
         plan.failed.retain(|it| !stays(&it.path));
         target.failed.retain(|it| !stays(&it.path));
         if !plan.changed.is_empty() {
             return Err(self.changed_since(&plan.changed, redo));
+        }
+        if asked.uncertain == Some(Uncertain::Keep) {
+            // That is decided.
+            left.clear();
         }
         let Author { name, process } = by;
         // Until the events name what they keep.
@@ -163,10 +168,6 @@ impl Actor {
         }
         let (changes, more) = self.make(changes).await?;
         failed.extend(more);
-        if asked.uncertain == Some(Uncertain::Keep) {
-            // That is decided.
-            left.clear();
-        }
         let uncertain = left;
         let restored = Restored {
             step: step.clone(),
@@ -189,7 +190,9 @@ impl Actor {
                 target.add(made, |_| true);
             }
         }
-        Ok(self.plan(&target, true).await?.1)
+        // A file that is as it should be now may not be so any more once later turns are undone.
+        let dated = move |it: UncertainChange| UncertainChange { at: restore::written_at(&it.path), ..it };
+        self.run_on_disk(move |_| target.uncertain.into_values().map(dated).collect()).await
     }
 
     fn undone(&mut self, body: EventBody, blobs: Vec<Held>, outcome: Option<Fold>) -> Committed {
@@ -235,12 +238,13 @@ impl Actor {
         for file in &target.files {
             names.push(self.real(file.clone()).await?);
         }
-        let is_whole = target.call.is_none() && names.is_empty();
+        let target_names_none = names.is_empty();
+        let is_whole = target.call.is_none() && target_names_none;
         for UndoStep { turn, first, last, .. } in self.state.undo.steps.iter().rev() {
             let calls = self.changes(*first, *last, is_whole).await?.into_iter();
             let call = target.call.clone();
             for made in calls.filter(|made| call.is_none() || made.call == call) {
-                target.add(made, |path| target_has(&names, path, is_whole || call.is_some()));
+                target.add(made, |path| target_has(&names, path, target_names_none));
             }
             // Each file is undone in the latest turn that changed it.
             let found: BTreeSet<&Path> = target.paths().collect();
@@ -285,7 +289,7 @@ impl Actor {
                         found.push(CallChanges { changes, ..CallChanges::default() });
                     }
                     Ok(EventBody::Checkpoint(taken)) if taken.changed > 0 => match self
-                        .of_commands(&taken, stored.at)
+                        .of_commands(&taken, stored.seq, stored.at)
                         .await
                     {
                         Err(why) if needed => {
@@ -311,12 +315,16 @@ impl Actor {
         changes.into_iter().map(now).collect()
     }
 
-    /// The changes between a checkpoint, which was recorded then, and the one before it.
-    async fn of_commands(&self, taken: &Checkpoint, to: u64) -> Result<CallChanges, String> {
+    /// The changes between a checkpoint, which the event `seq` recorded then, and the one before it.
+    async fn of_commands(&self, taken: &Checkpoint, seq: u64, to: u64) -> Result<CallChanges, String> {
         let made = CommandChanges { taken, since: taken.since.as_deref().unwrap_or_default() };
         let blobs = &self.env.store.blobs;
         let made = self.env.calls.checkpoints.restorable(&self.workspace, made, blobs).await?;
-        let Restorable { changes, held, failed } = made;
+        let Restorable { changes, held, mut failed } = made;
+        let changes = self.changes_now(seq, changes);
+        for left in &mut failed {
+            left.path = self.state.identity.path_now(seq, std::mem::take(&mut left.path));
+        }
         let ran = (!taken.certain).then_some(UncertainTime { from: taken.from, to });
         Ok(CallChanges { call: Some(taken.call_id.clone()), changes, held, failed, ran })
     }
@@ -351,22 +359,7 @@ impl Actor {
     /// Makes the changes; gives those that are made, and those that failed.
     async fn make(&self, changes: Vec<FileChange>) -> Result<(Vec<FileChange>, Vec<NotRestored>), RpcError> {
         let (workspace, blobs) = (self.workspace.clone(), self.env.store.blobs.clone());
-        self.run_on_disk(move |token| {
-            let (mut made, mut failed) = (Vec::new(), Vec::new());
-            for change in changes {
-                let done = if token.is_cancelled() {
-                    Err("the disk did not answer in time".to_owned())
-                } else {
-                    restore::make(&change, &workspace, &blobs)
-                };
-                match done {
-                    Ok(()) => made.push(change),
-                    Err(reason) => failed.push(NotRestored { path: change.path, reason }),
-                }
-            }
-            (made, failed)
-        })
-        .await
+        self.run_on_disk(move |token| restore::make_all(changes, &workspace, &blobs, token)).await
     }
 
     /// Runs `work` on a thread that may block, and tells it to stop when it takes too long.

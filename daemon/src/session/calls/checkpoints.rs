@@ -188,9 +188,10 @@ fn told(
     }
 }
 
-/// Whether a file was last changed between these times, in Unix milliseconds; true if there is none.
+/// Whether a file was last changed between these times, in Unix milliseconds; if there is none, the nearest directory above, from which
+/// it or a directory of its went.
 fn is_within(path: &Path, from: u64, to: u64) -> bool {
-    let Ok(status) = path.symlink_metadata() else { return true };
+    let Some(status) = path.ancestors().find_map(|path| path.symlink_metadata().ok()) else { return false };
     let changed = u64::try_from(status.ctime() * 1000 + status.ctime_nsec() / 1_000_000).unwrap_or_default();
     (from.saturating_sub(CLOCK_STEP_MS)..=to.saturating_add(CLOCK_STEP_MS)).contains(&changed)
 }

@@ -428,7 +428,6 @@ impl Runner {
         } else {
             ToolOutput::error(disk::unresponsive(&self.workspace.cwd))
         };
-        let ran = began.elapsed();
         let (mut output, blobs) = self.stow(output).await;
         if self.is_moved && can_begin {
             output.content.push(ContentBlock::text(self.moved_note()));
@@ -437,6 +436,8 @@ impl Runner {
         if can_begin {
             self.add_hooked(hooked, &tool, &input, &mut output).await?;
         }
+        // With the hooks: what they change is a change of the call.
+        let ran = began.elapsed();
         let (outcome, ms) = (output.outcome, began.elapsed().as_millis() as u64);
         fault::point("call.finished");
         if let Some(watched) = watched {

@@ -121,15 +121,19 @@ impl Workspaces {
         let root = move || match seen.canonicalize() {
             // It is stored without links. One that has taken its place, or that of a directory above, does not move the workspace
             // to where it leads: nothing is within until it is gone.
-            Ok(real) if real != seen => (seen, None),
-            Ok(_) => (workspace_root(&seen, home.as_deref()), None),
+            Ok(real) if real != seen => (seen, (true, None)),
+            Ok(_) => (workspace_root(&seen, home.as_deref()), (true, None)),
             // Nobody knows the root of a directory that is gone: nothing is within, and the files above still count.
-            Err(_) => (seen.clone(), Some(workspace_root(&seen, home.as_deref())).filter(|above| *above != seen)),
+            Err(_) => {
+                let above = Some(workspace_root(&seen, home.as_deref())).filter(|above| *above != seen);
+                (seen, (false, above))
+            }
         };
-        let (root, above) = disk::probe(cwd, limit, root).await.unzip();
-        let bound_by = bound_by.or(above.flatten());
+        let (root, found) = disk::probe(cwd, limit, root).await.unzip();
+        // One that is gone is looked for again with the next prompt.
+        let (is_seen, above) = found.unwrap_or_default();
+        let bound_by = bound_by.or(above);
         let cwd = cwd.to_path_buf();
-        let is_seen = root.is_some();
         let secrets = if env.values().any(|value| value == IN_MEMORY) {
             self.secrets_of(session)
         } else {

@@ -160,9 +160,8 @@ async fn read(
                     let differs = services.checkpoints.between(workspace, &taken.root, since, &taken.checkpoint).await;
                     match differs {
                         Ok(differs) => {
-                            let others: BTreeSet<PathBuf> =
-                                taken.others.iter().map(|other| taken.root.join(other)).collect();
-                            for change in differs.into_iter().filter(|change| !others.contains(&change.path)) {
+                            let others: BTreeSet<&PathBuf> = taken.others.iter().collect();
+                            for change in differs.into_iter().filter(|change| !others.contains(&change.name)) {
                                 if !taken.certain {
                                     changes.uncertain.insert(change.path.clone());
                                 }

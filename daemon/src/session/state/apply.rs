@@ -230,7 +230,10 @@ impl State {
     fn lose(&mut self, event: &Event) {
         self.progress.lose();
         self.undo.edit().apply(event, self.progress.head);
-        self.queue.edit().prompts.clear();
+        let queue = self.queue.edit();
+        queue.prompts.clear();
+        // It may have told that a draft was sent, or taken back.
+        queue.drafts.clear();
         // It may have told the end of a child, and the usage of it.
         self.children.edit().under_way.clear();
         self.settings.edit().lose();

@@ -90,6 +90,36 @@ async fn undo_and_diff_go_on_in_a_renamed_project() {
 }
 
 #[tokio::test]
+async fn what_another_session_wrote_stays_in_a_renamed_project_too() {
+    let command = bash("echo ready; while [ ! -e go ]; do sleep 0.02; done; echo m > made");
+    let mut scene = Scene::auto([command, Answer::text("done")]).await;
+    let work = scene.path("").canonicalize().unwrap();
+    scene.repository().await;
+    scene.prompt("go", When::Queue).await;
+    scene.shows("ready").await;
+    fs::write(work.join("theirs"), "other\n").unwrap();
+    scene.env.workspaces.writers().seen_by("session other").left(&work.join("theirs"), Some(b"other\n"));
+    fs::write(work.join("go"), "").unwrap();
+    scene.ends(1).await;
+    let renamed = work.with_file_name("work2");
+    fs::rename(&work, &renamed).unwrap();
+    move_to(&scene, &renamed).await.unwrap();
+    let undo = session::Undo { session: scene.id.clone(), force: true, ..session::Undo::default() };
+    let undone = scene.send(|reply| Command::Undo(undo, None, Author::named("someone"), reply)).await.unwrap();
+    assert!(undone.failed.is_empty(), "{undone:?}");
+    assert_eq!(["theirs", "made"].map(|name| renamed.join(name).exists()), [true, false], "{undone:?}");
+    // And back again: the checkpoints go along.
+    fs::rename(&renamed, &work).unwrap();
+    move_to(&scene, &work).await.unwrap();
+    let redo = session::Redo { session: scene.id.clone(), force: true, ..session::Redo::default() };
+    scene.send(|reply| Command::Redo(redo, None, Author::named("someone"), reply)).await.unwrap();
+    let diff = linger_protocol::checkpoint::Diff { session: scene.id.clone(), ..Default::default() };
+    let found = scene.send(|reply| Command::Diff(diff, reply)).await.unwrap();
+    let paths: Vec<_> = found.files.iter().map(|file| file.path.clone()).collect();
+    assert_eq!(paths, [work.join("go"), work.join("made")], "{found:?}");
+}
+
+#[tokio::test]
 async fn a_move_is_refused_while_something_works_there() {
     let mut scene = Scene::auto([Answer::text("begun").waits(&gate())]).await;
     let work = scene.path("").canonicalize().unwrap();

@@ -186,7 +186,10 @@ impl Scene {
         for place in [&places.config, &places.data, &places.state, &at("work")] {
             private_directory(place).unwrap();
         }
-        std::fs::write(places.config_file(), format!("idle_unload_s = 3600\n{config}\n{CONFIG}")).unwrap();
+        // A question of any command: those that only read ask too.
+        let asks = if config.contains("[permissions]") { "" } else { "permissions.ask_reads = true\n" };
+        let config = config.replace("[permissions]\n", "[permissions]\nask_reads = true\n");
+        std::fs::write(places.config_file(), format!("idle_unload_s = 3600\n{asks}{config}\n{CONFIG}")).unwrap();
         let store = Store::open(&places.database()).unwrap();
         let config = Arc::new(ConfigStore::open(places.clone(), None, tools.clone()));
         config.begin(None, Record(Box::new(|_| Ok(()))));

@@ -171,12 +171,12 @@ async fn reading_in_the_workspace_needs_no_permission() {
 
 #[tokio::test]
 async fn a_rule_denies_without_asking() {
-    let rules = "[permissions]\ndeny = [\"read(**/.env)\"]\n";
+    let rules = "permissions.deny = [\"read(**/.env)\"]\n";
     let read = Answer::call("read", json!({ "path": ".env" }));
     let mut scene = Scene::with("", "mock/m", Mode::Auto, [read, Answer::text("no")]).await;
     std::fs::write(scene.path(".env"), "secret\n").unwrap();
     let file = scene.env.places.config_file();
-    std::fs::write(&file, format!("{}\n{rules}", std::fs::read_to_string(&file).unwrap())).unwrap();
+    std::fs::write(&file, format!("{rules}{}", std::fs::read_to_string(&file).unwrap())).unwrap();
     scene.env.config.reload();
     scene.turn("read").await;
     insta::assert_snapshot!(scene.transcript().await, @r#"

@@ -172,11 +172,13 @@ pub(super) fn inspection(args: &[String], depth: usize) -> Option<Inspection> {
 /// The purpose of an option, and whether its value is the next word.
 fn option(arg: &str, tables: &[Table]) -> Option<(About, bool)> {
     // Asks gpg about signatures.
-    if arg.contains("%G") {
+    let behind_signs = |rest: &str| rest.trim_start_matches(['+', '-', ' ']).starts_with('G');
+    if arg.split('%').skip(1).any(behind_signs) {
         return None;
     }
     // A width could ask for gigabytes of blanks.
-    let has_width = |date: &str| date.split('%').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let is_letter = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_alphabetic());
+    let has_width = |date: &str| !date.split('%').skip(1).all(is_letter);
     if arg.strip_prefix("--date=").is_some_and(has_width) {
         return None;
     }

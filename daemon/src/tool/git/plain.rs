@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use super::options;
-use super::places::{Places, if_there};
+use super::places::{Places, if_there, only_files, small};
 use super::private::{SUBMODULE, check};
 
-/// What a git command looks at.
+/// The arguments of a git command that only reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GitLook {
     /// Its words that may be paths, revisions among them.
@@ -21,9 +21,9 @@ pub struct GitLook {
 }
 
 /// Settings that name no program and no other place, by section; a `*` stands for any name.
-const HARMLESS: &str = "core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase core.symlinks \
+const HARMLESS: &str = "core.filemode core.logallrefupdates core.ignorecase core.symlinks \
     core.precomposeunicode core.autocrlf core.eol core.safecrlf core.quotepath core.abbrev core.compression core.bigfilethreshold \
-    core.sparsecheckout core.sparsecheckoutcone core.untrackedcache core.preloadindex core.commitgraph core.hookspath \
+    core.sparsecheckout core.sparsecheckoutcone core.untrackedcache core.preloadindex core.commitgraph \
     core.longpaths core.trustctime core.checkstat extensions.objectformat extensions.worktreeconfig user.name user.email \
     user.signingkey author.name author.email committer.name committer.email remote.*.url remote.*.pushurl remote.*.fetch \
     remote.*.push remote.*.tagopt remote.*.prune remote.*.mirror remote.*.gh-resolved branch.*.remote branch.*.merge \
@@ -32,10 +32,10 @@ const HARMLESS: &str = "core.repositoryformatversion core.filemode core.bare cor
     push.followtags fetch.prune fetch.prunetags merge.ff merge.conflictstyle rebase.autostash rebase.autosquash rerere.enabled \
     commit.gpgsign tag.gpgsign color.ui color.status color.diff color.branch diff.renames diff.algorithm diff.colormoved \
     diff.mnemonicprefix gc.auto gc.autodetach maintenance.auto maintenance.strategy status.short status.branch \
-    status.showuntrackedfiles log.date log.decorate log.abbrevcommit index.version feature.manyfiles advice.* \
+    status.showuntrackedfiles log.decorate log.abbrevcommit index.version feature.manyfiles advice.* \
     lfs.repositoryformatversion lfs.*.access pack.threads http.postbuffer";
 
-/// What git with these arguments looks at, if they only read; `depth` is how far the directory is below the workspace.
+/// The parts of these arguments, if git only reads with them; `depth` is how far the directory is below the workspace.
 pub fn look(args: &[String], depth: usize) -> Option<GitLook> {
     let args = args.strip_prefix(&["--no-pager".to_owned()]).unwrap_or(args);
     let found = options::inspection(args, depth)?;
@@ -51,28 +51,45 @@ pub fn is_plain(root: &Path, cwd: &Path) -> bool {
     let between = cwd.ancestors().take_while(|dir| *dir != root);
     let has_own = |dir: &Path| [".git", "HEAD"].iter().any(|name| dir.join(name).symlink_metadata().is_ok());
     let are_below = cwd.starts_with(root) && !between.into_iter().any(has_own);
-    are_below && check(&common).is_ok() && has_plain_settings(root, &own, &common) && has_no_submodules(&own)
+    // A directory that git does not take for a repository would make it look for one elsewhere.
+    let is_taken = root.join("HEAD").symlink_metadata().is_err()
+        && has_head(&own)
+        && ["refs/.", "objects/."].iter().all(|part| common.join(part).metadata().is_ok());
+    are_below
+        && is_taken
+        && check(&common).is_ok()
+        && only_files(vec![common.clone()]).is_ok()
+        && has_plain_settings(root, &own, &common)
+        && has_no_submodules(&own)
+}
+
+/// Whether the git directory has a HEAD as git writes it.
+fn has_head(own: &Path) -> bool {
+    let Some(head) = small(&own.join("HEAD")).and_then(|head| String::from_utf8(head).ok()) else { return false };
+    let head = head.trim_end_matches('\n');
+    let is_id = [40, 64].contains(&head.len()) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id || head.strip_prefix("ref: refs/").is_some_and(|rest| !rest.is_empty() && !rest.contains(['\n', ' ']))
 }
 
 fn has_plain_settings(root: &Path, own: &Path, common: &Path) -> bool {
-    let mut hooks = common.join("hooks");
+    let mut hooks = vec![common.join("hooks")];
     for file in [common.join("config"), own.join("config.worktree")] {
         let Ok(text) = if_there(&file) else { return false };
         let Some(settings) = String::from_utf8(text.unwrap_or_default()).ok().and_then(|text| settings(&text)) else {
             return false;
         };
         for (name, value) in settings {
-            if !is_harmless(&name) || name == "core.bare" && value != "false" {
+            if !is_plain_setting(&name, &value) {
                 return false;
             }
             if name == "core.hookspath" {
-                hooks = root.join(value);
+                hooks.push(root.join(value));
             }
         }
     }
     // The one that status and diff run, when they write the index anew.
     let is_absent = |path: PathBuf| path.symlink_metadata().is_err();
-    is_absent(hooks.join("post-index-change")) && is_absent(hooks.join("fsmonitor-watchman"))
+    hooks.iter().all(|hooks| ["post-index-change", "fsmonitor-watchman"].iter().all(|name| is_absent(hooks.join(name))))
 }
 
 /// Whether the index has no submodule, into which git would look with the configuration that it has there.
@@ -110,7 +127,7 @@ fn settings(text: &str) -> Option<Vec<(String, String)>> {
             continue;
         }
         let (key, value) = line.split_once('=').map_or((line, "true"), |(key, value)| (key.trim(), value.trim()));
-        found.push((format!("{}.{}", section.as_ref()?, plain(key)?), value.trim_matches('"').to_owned()));
+        found.push((format!("{}.{}", section.as_ref()?, plain(key)?), value.to_owned()));
     }
     Some(found)
 }
@@ -119,6 +136,19 @@ fn settings(text: &str) -> Option<Vec<(String, String)>> {
 fn plain(name: &str) -> Option<String> {
     let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     is_plain.then(|| name.to_ascii_lowercase())
+}
+
+/// Whether a setting names no program, no other place, and nothing that git reads in another way than this.
+fn is_plain_setting(name: &str, value: &str) -> bool {
+    match name {
+        "core.bare" => value == "false",
+        "core.repositoryformatversion" => ["0", "1"].contains(&value),
+        // A format could ask for gigabytes of blanks.
+        "log.date" => value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+        // No `~`, `%(prefix)`, quotes or comments.
+        "core.hookspath" => value.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)),
+        name => is_harmless(name),
+    }
 }
 
 fn is_harmless(name: &str) -> bool {
@@ -134,11 +164,14 @@ mod tests {
 
     #[test]
     fn settings_that_name_a_program_or_a_place_are_not_harmless() {
-        let is_plain = |text: &str| settings(text).is_some_and(|found| found.iter().all(|(name, _)| is_harmless(name)));
+        let is_plain = |text: &str| {
+            settings(text).is_some_and(|found| found.iter().all(|(name, value)| is_plain_setting(name, value)))
+        };
         for text in [
             "",
             "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
             "[remote \"origin\"]\n\turl = git@x:y.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+            "[log]\n\tdate = iso-strict\n[core]\n\thooksPath = .husky/_\n",
             "# comment\n[branch \"a/b.c\"]\n\tremote = origin\n\tmerge = refs/heads/a\n",
             "[user]\n\tname = \"A B\"\n",
         ] {
@@ -161,6 +194,14 @@ mod tests {
             "[pager]\n\tstatus = x\n",
             "[gpg]\n\tprogram = x\n",
             "[log]\n\tshowSignature = true\n",
+            "[log]\n\tdate = format:%900000000d\n",
+            "[core]\n\thooksPath = ~/evil\n",
+            "[core]\n\thooksPath = evil # c\n",
+            "[core]\n\thooksPath = ev\"il\"\n",
+            "[core]\n\thooksPath = %(prefix)/evil\n",
+            "[core]\n\tbare = true\n",
+            "[core]\n\tbare\n",
+            "[core]\n\trepositoryformatversion = 5\n",
             "[format]\n\tpretty = %G?\n",
             "[core]\n\tworktree = /\n",
             "[core]\n\tattributesFile = /etc/passwd\n",

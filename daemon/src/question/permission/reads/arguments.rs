@@ -4,7 +4,7 @@
 use super::table::{Operands, Row, Walk};
 use super::{find, sed};
 
-/// What a command opens.
+/// The files that a command opens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Opened {
     /// Files and directories, as they are written.
@@ -15,17 +15,17 @@ pub(super) struct Opened {
     pub(super) walks: bool,
 }
 
-/// The longest number: more than any count of lines.
-const NUMBER_MAX: usize = 9;
+/// The digits of the longest number: some commands keep as many lines in memory.
+const NUMBER_MAX: usize = 5;
 
-/// What a command with these arguments opens; absent if one of them is not known to be harmless.
+/// The files that a command with these arguments opens; absent if one of them is not known to be harmless.
 pub(super) fn read(row: &Row, args: &[String]) -> Option<Opened> {
     match (row.name, row.operands) {
         // Options are text too, and `find` has no options but expressions.
         ("find", _) => find::read(args),
         (_, Operands::Text) => Some(Opened::default()),
         _ => {
-            let mut reader = Reader::new(row);
+            let mut reader = ArgumentReader::new(row);
             reader.words(args)?;
             reader.opened()
         }
@@ -33,7 +33,7 @@ pub(super) fn read(row: &Row, args: &[String]) -> Option<Opened> {
 }
 
 /// Reads words one by one.
-struct Reader<'a> {
+struct ArgumentReader<'a> {
     row: &'a Row,
     operands: Vec<String>,
     /// Options behind operands, values of options, and patterns.
@@ -44,7 +44,7 @@ struct Reader<'a> {
     patterns: Vec<String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ArgumentReader<'a> {
     fn new(row: &'a Row) -> Self {
         Self { row, operands: Vec::new(), others: Vec::new(), given: Vec::new(), patterns: Vec::new() }
     }
@@ -73,6 +73,9 @@ impl<'a> Reader<'a> {
         if let Some(long) = arg.strip_prefix("--") {
             let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             self.given.push(name.to_owned());
+            if has(row.long_words, name) {
+                return value.is_some_and(is_word).then_some(false);
+            }
             if has(row.long, name) {
                 return value.is_none_or(is_word).then_some(false);
             }
@@ -86,8 +89,9 @@ impl<'a> Reader<'a> {
             return is_right.then_some(takes_next);
         }
         let cluster = arg.strip_prefix('-')?;
-        if row.takes_bare_number && is_number(cluster) && cluster.starts_with(|c: char| c.is_ascii_digit()) {
-            return Some(false);
+        if row.takes_bare_number && cluster.starts_with(|c: char| c.is_ascii_digit()) {
+            let is_count = cluster.len() <= NUMBER_MAX && cluster.chars().all(|c| c.is_ascii_digit());
+            return is_count.then_some(false);
         }
         for (at, letter) in cluster.char_indices() {
             self.given.push(letter.to_string());
@@ -129,6 +133,10 @@ impl<'a> Reader<'a> {
         match row.operands {
             Operands::None if operands.len() > 0 => return None,
             Operands::OnePath if operands.len() > 1 => return None,
+            // `+1f` is an old form of `-n +1 -f`.
+            Operands::Paths if row.name == "tail" && operands.as_slice().iter().any(|it| it.starts_with('+')) => {
+                return None;
+            }
             Operands::PatternAndPaths if self.patterns.is_empty() && !has_files => self.others.push(operands.next()?),
             Operands::ScriptAndPaths => {
                 if !is_given(&["n", "quiet", "silent"]) {
@@ -154,6 +162,9 @@ impl<'a> Reader<'a> {
             }
             _ => {}
         }
+        if !self.patterns.iter().chain(&self.others).all(|pattern| is_modest(pattern)) {
+            return None;
+        }
         let mut paths: Vec<String> = operands.collect();
         if paths.is_empty() && (row.reads_directory || walks) {
             paths.push(".".to_owned());
@@ -171,6 +182,24 @@ fn is_number(text: &str) -> bool {
         && (1..=NUMBER_MAX).contains(&length)
         && unit.len() <= 2
         && unit.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// The largest count of a repetition in a pattern.
+const REPEATED_MAX: u32 = 255;
+
+/// Whether a pattern has one counted repetition at most, and a small one: nested ones take gigabytes.
+pub(super) fn is_modest(pattern: &str) -> bool {
+    let mut counted = 0;
+    for rest in pattern.split('{').skip(1) {
+        let numbers = rest.split(|c: char| !c.is_ascii_digit() && c != ',').next().unwrap_or_default();
+        let is_small =
+            |number: &str| number.is_empty() || number.parse().is_ok_and(|number: u32| number <= REPEATED_MAX);
+        counted += usize::from(!numbers.is_empty());
+        if !numbers.split(',').all(is_small) {
+            return false;
+        }
+    }
+    counted <= 1
 }
 
 /// Whether it is the plain value of a long option, such as `always`.

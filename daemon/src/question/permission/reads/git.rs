@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::arguments::is_modest;
 use crate::tool::Workspace;
 use crate::tool::git_reads::{is_plain, look};
 
-/// What such a command opens.
+/// The files that such a command opens.
 pub(super) struct GitReads {
     /// The words that are files of the worktree.
     pub(super) paths: Vec<String>,
@@ -13,9 +14,12 @@ pub(super) struct GitReads {
     pub(super) shows_contents: bool,
 }
 
-/// What git with these arguments reads in `base`, a directory without links; absent if it is not known only to read, or if the
+/// The files that git with these arguments reads in `base`, a directory without links; absent if it is not known only to read, or if the
 /// repository names a program.
 pub(super) fn read(args: &[String], base: &Path, workspace: &Workspace) -> Option<GitReads> {
+    if !args.iter().all(|arg| is_modest(arg)) {
+        return None;
+    }
     let root = &workspace.root;
     let below = base.strip_prefix(root).ok()?;
     let seen = look(args, below.components().count())?;

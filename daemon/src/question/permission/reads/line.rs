@@ -5,7 +5,7 @@ use crate::tool::shell::{self, Fd, Operator, Redirection, Shape, Simple, Standin
 
 /// A simple command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ReadStep {
     /// Its name and its arguments.
     pub(super) words: Vec<StepWord>,
     /// The files of `< FILE`.
@@ -34,7 +34,7 @@ impl StepWord {
 }
 
 /// The commands of a line; absent if it is anything else, or not surely this.
-pub(super) fn steps(text: &str) -> Option<Vec<Step>> {
+pub(super) fn steps(text: &str) -> Option<Vec<ReadStep>> {
     let line = shell::read(text);
     // A locale may take a backslash for the second half of a character.
     let is_clear = text.is_ascii() || !text.contains('\\');
@@ -45,7 +45,7 @@ pub(super) fn steps(text: &str) -> Option<Vec<Step>> {
     line.commands.iter().map(|simple| step(text, simple)).collect()
 }
 
-fn step(text: &str, simple: &Simple) -> Option<Step> {
+fn step(text: &str, simple: &Simple) -> Option<ReadStep> {
     let Standing { in_pipeline, fed_by, .. } = simple.context;
     let usual = Standing { in_pipeline, fed_by, ..Standing::default() };
     if simple.context != usual || !simple.assignments.is_empty() {
@@ -53,7 +53,7 @@ fn step(text: &str, simple: &Simple) -> Option<Step> {
     }
     let words = simple.words.iter().map(|word| step_word(text, word)).collect::<Option<Vec<_>>>()?;
     let inputs: Vec<Option<String>> = simple.redirections.iter().map(input).collect::<Option<_>>()?;
-    Some(Step { words, inputs: inputs.into_iter().flatten().collect(), in_pipeline })
+    Some(ReadStep { words, inputs: inputs.into_iter().flatten().collect(), in_pipeline })
 }
 
 fn step_word(text: &str, word: &shell::Word) -> Option<StepWord> {

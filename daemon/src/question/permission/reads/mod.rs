@@ -1,7 +1,7 @@
 //! Commands that only read run without asking, inside the workspace: which these are, what they open, and whether all of that may be
 //! read.
 //!
-//! [`CommandReads::of`] looks at the disk once, when a call is resolved: the [table](table) knows each option, the words are literal,
+//! [`CommandReads::of`] looks at the disk once, when a call is resolved: the [`table`] knows each option, the words are literal,
 //! no variable steers the programs, these lie outside the workspace, and each path is a file or directory. [`CommandReads::is_allowed`]
 //! then compares the paths with the rules, as for a call of `read`. A command that reads a whole tree is allowed only where no rule
 //! can hide a file below its start. Whatever is not known asks.
@@ -15,13 +15,13 @@ mod sed;
 mod surroundings;
 mod table;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
 
 use super::Rules;
 use super::rule::{CallInfo, Effect, PathBases, Rule, Target};
 use crate::tool::{Access, Workspace};
-use line::{Step, StepWord};
+use line::{ReadStep, StepWord};
 use table::Operands;
 
 /// Tools whose rules hide files from commands, too.
@@ -33,7 +33,7 @@ const LINE_MAX: usize = 4 << 10;
 /// Begins a word that stands for several file names; no word that a program gets has it.
 const MARK: char = '\0';
 
-/// What a command line that only reads opens.
+/// The files that a command line which only reads opens.
 #[derive(Debug)]
 pub(super) struct CommandReads {
     /// The programs, each once, for people.
@@ -45,19 +45,23 @@ pub(super) struct CommandReads {
 }
 
 impl CommandReads {
-    /// What this command line opens; absent if it is not known only to read. Blocks on the disk.
+    /// The files that this command line opens; absent if it is not known only to read. Blocks on the disk.
     pub(super) fn of(line: &str, workspace: &Workspace) -> Option<Self> {
         if line.len() > LINE_MAX || !surroundings::are_plain(&workspace.env) {
             return None;
         }
-        let mut place = Place { base: workspace.cwd.canonicalize().ok()?, workspace };
+        // The shell that reads the line is one more program.
+        if !cfg!(target_os = "linux") || !surroundings::is_foreign("bash", workspace) {
+            return None;
+        }
+        let mut place = WorkingPlace { base: workspace.cwd.canonicalize().ok()?, workspace };
         let mut this = Self { programs: Vec::new(), targets: Vec::new(), trees: Vec::new() };
         for (at, step) in line::steps(line)?.iter().enumerate() {
             this.add("", &step.inputs, false, &place)?;
             if step.words.first() == Some(&StepWord::Literal("cd".to_owned())) {
                 let [_, StepWord::Literal(dir)] = step.words.as_slice() else { return None };
-                // Only the first command runs for certain, and in the shell itself.
-                if at > 0 || step.in_pipeline {
+                // Only the first command runs for certain, and in the shell itself; a file that is missing would keep it from running.
+                if at > 0 || step.in_pipeline || !step.inputs.is_empty() {
                     return None;
                 }
                 place.base = place.directory(dir)?;
@@ -69,7 +73,7 @@ impl CommandReads {
         Some(this)
     }
 
-    fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<()> {
+    fn step(&mut self, step: &ReadStep, place: &WorkingPlace<'_>) -> Option<()> {
         let (StepWord::Literal(name), args) = step.words.split_first()? else { return None };
         if name == "git" {
             let args = args.iter().map(StepWord::literal).collect::<Option<Vec<String>>>()?;
@@ -115,13 +119,18 @@ impl CommandReads {
             return None;
         }
         paths.extend(names);
+        // One file a hundred times is more than the memory of a command that keeps what it reads.
+        let distinct: BTreeSet<&String> = paths.iter().collect();
+        if distinct.len() < paths.len() {
+            return None;
+        }
         let others: Vec<String> = opened.others.into_iter().filter(|word| place.exists(word)).collect();
         self.add(name, &others, opened.walks, place)?;
         self.add(name, &paths, opened.walks, place)
     }
 
     /// Adds these paths of a program, or of the shell itself.
-    fn add(&mut self, name: &str, paths: &[String], walks: bool, place: &Place<'_>) -> Option<()> {
+    fn add(&mut self, name: &str, paths: &[String], walks: bool, place: &WorkingPlace<'_>) -> Option<()> {
         if !name.is_empty() && !self.programs.iter().any(|it| it == name) {
             self.programs.push(name.to_owned());
         }
@@ -162,16 +171,21 @@ impl CommandReads {
 }
 
 /// Where a command runs.
-struct Place<'a> {
+struct WorkingPlace<'a> {
     /// Its directory, without links.
     base: PathBuf,
     workspace: &'a Workspace,
 }
 
-impl Place<'_> {
+impl WorkingPlace<'_> {
     /// The directory that `cd` changes to, without links.
     fn directory(&self, word: &str) -> Option<PathBuf> {
-        let is_plain = !word.is_empty() && !word.starts_with('-');
+        // Behind a link the shell goes up by the words, and not by the disk.
+        let goes_up_late = Path::new(word)
+            .components()
+            .skip_while(|part| matches!(part, Component::ParentDir | Component::CurDir))
+            .any(|part| part == Component::ParentDir);
+        let is_plain = !word.is_empty() && !word.starts_with('-') && !goes_up_late;
         let real = is_plain.then(|| self.base.join(word).canonicalize().ok())??;
         (real.is_dir() && self.workspace.contains(&real)).then_some(real)
     }
@@ -184,10 +198,11 @@ impl Place<'_> {
     /// The file that a word of a command means, with no target for standard input and `/dev/null`; absent if it is not known, or is
     /// neither a file nor a directory.
     fn target(&self, word: &str) -> Option<Option<Target>> {
-        if word == "-" || word == "/dev/null" {
+        if word == "/dev/null" || word == "-" && !self.exists(word) {
             return Some(None);
         }
-        if word.is_empty() || word.contains('\0') {
+        let is_system = ["/dev", "/proc", "/sys"].iter().any(|dir| Path::new(word).starts_with(dir));
+        if word.is_empty() || word.contains('\0') || is_system {
             return None;
         }
         let written = self.base.join(word);
@@ -197,7 +212,7 @@ impl Place<'_> {
         if real.as_ref().is_some_and(|real| *real != target.resolved) {
             return None;
         }
-        let climbs = Path::new(word).components().any(|part| part == std::path::Component::ParentDir);
+        let climbs = Path::new(word).components().any(|part| part == Component::ParentDir);
         match target.resolved.symlink_metadata() {
             Ok(status) if status.is_file() || status.is_dir() => Some(Some(target)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !climbs => Some(Some(target)),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use globset::GlobBuilder;
 
-/// What a pattern becomes.
+/// The names that a pattern becomes.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     /// The names, in no order; the pattern itself where nothing matches.

@@ -16,7 +16,7 @@ pub(super) fn only_prints(script: &str) -> bool {
     }
 }
 
-/// What follows a command `[ADDRESS[,ADDRESS]][!]p`.
+/// The rest behind a command `[ADDRESS[,ADDRESS]][!]p`.
 fn command(script: &str) -> Option<&str> {
     let mut rest = script;
     if let Some(after) = address(rest) {
@@ -31,7 +31,7 @@ fn command(script: &str) -> Option<&str> {
     Some(rest.strip_prefix('p')?.trim_start_matches(' '))
 }
 
-/// What follows an address: `5`, `2~3`, `$`, `/RE/`, `/RE/I`.
+/// The rest behind an address: `5`, `2~3`, `$`, `/RE/`, `/RE/I`.
 fn address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('$') {
         return Some(rest);
@@ -57,7 +57,7 @@ fn address(text: &str) -> Option<&str> {
     }
 }
 
-/// What follows at least one digit.
+/// The rest behind at least one digit.
 fn digits(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
     (rest.len() < text.len()).then_some(rest)

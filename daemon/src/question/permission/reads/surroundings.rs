@@ -1,4 +1,4 @@
-//! What decides which program a command's name means and what it does: variables of the session, and the PATH. Blocks on the disk.
+//! The surroundings that decide which program a command's name means and what it does: variables of the session, and the PATH. Blocks on the disk.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use crate::tool::Workspace;
 /// Variables that steer the shell or one of these programs: what the words say is then not the whole.
 const STEERING: &str = "BASH_ENV ENV SHELLOPTS BASHOPTS GLOBIGNORE CDPATH POSIXLY_CORRECT IFS GREP_OPTIONS RIPGREP_CONFIG_PATH \
                         GCONV_PATH LOCPATH NLSPATH GLIBC_TUNABLES BASH_XTRACEFD PS4 PROMPT_COMMAND FIGNORE EXECIGNORE \
-                        LESSOPEN LESSCLOSE TZDIR BASH_COMPAT BASH_LOADABLES_PATH MALLOC_TRACE RESOLV_HOST_CONF TAPE";
+                        LESSOPEN LESSCLOSE TZDIR BASH_COMPAT BASH_LOADABLES_PATH MALLOC_TRACE RESOLV_HOST_CONF TAPE PWD OLDPWD";
 
 /// How such names begin.
 const STEERING_START: [&str; 5] = ["BASH_FUNC_", "LD_", "DYLD_", "GIT_", "_RLD"];
@@ -36,12 +36,18 @@ pub(super) fn is_foreign(name: &str, workspace: &Workspace) -> bool {
         let program = dir.join(name);
         let is_program = program.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0);
         if is_program {
-            return program
-                .canonicalize()
-                .is_ok_and(|real| [dir.to_path_buf(), real].iter().all(|place| is_elsewhere(place, workspace)));
+            return program.canonicalize().is_ok_and(|real| {
+                !is_all_in_one(&real) && [dir.to_path_buf(), real].iter().all(|place| is_elsewhere(place, workspace))
+            });
         }
     }
     false
+}
+
+/// Whether it is one program in the place of many, whose options mean something else: `grep -r` follows links.
+fn is_all_in_one(program: &Path) -> bool {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    ["busybox", "toybox"].iter().any(|it| name.contains(it))
 }
 
 /// Whether a place is neither in the workspace, nor where everybody may write.

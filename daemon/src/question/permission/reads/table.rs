@@ -4,7 +4,7 @@
 //! (`-R` of grep, `-L`), that never end (`tail -f`), that run a program, and formats with a width, which may ask for gigabytes.
 //! `git`, `find` and the scripts of `sed` have tables of their own. Data.
 
-/// What a command does with its operands.
+/// The meaning of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operands {
     /// It takes none.
@@ -48,6 +48,8 @@ pub(super) struct Row {
     pub(super) texts: &'static str,
     /// Long options without a value, or with one behind `=` that is a plain word.
     pub(super) long: &'static str,
+    /// Long options with a plain word behind `=`: the next word would be their value else.
+    pub(super) long_words: &'static str,
     /// Long options with a number, behind `=` or in the next word.
     pub(super) long_numbers: &'static str,
     /// Long options with a text.
@@ -68,6 +70,7 @@ const PLAIN: Row = Row {
     numbers: "",
     texts: "",
     long: "",
+    long_words: "",
     long_numbers: "",
     long_texts: "",
     takes_bare_number: false,
@@ -77,13 +80,14 @@ const PLAIN: Row = Row {
     is_builtin: false,
 };
 
-/// The table.
+/// The commands, each once.
 pub(super) const TABLE: [Row; 20] = [
     Row {
         name: "ls",
         letters: "aAlh1trSFdpinsRUvgomxCGqQbkcuXNfZ",
+        long_words: "sort time",
         long: "all almost-all human-readable recursive reverse size directory classify inode numeric-uid-gid si full-time \
-               group-directories-first color sort time no-group escape literal quote-name file-type author",
+               group-directories-first color   no-group escape literal quote-name file-type author",
         long_texts: "hide ignore",
         texts: "I",
         walk: Walk::With(&["R", "recursive"]),
@@ -114,16 +118,23 @@ pub(super) const TABLE: [Row; 20] = [
         takes_bare_number: true,
         ..PLAIN
     },
-    Row { name: "wc", letters: "cmlwL", long: "bytes chars lines words max-line-length total", ..PLAIN },
+    Row {
+        name: "wc",
+        letters: "cmlwL",
+        long_words: "total",
+        long: "bytes chars lines words max-line-length ",
+        ..PLAIN
+    },
     Row {
         name: "grep",
         letters: "ivwxclLnhHoqsrEFGPabzUTyI",
         numbers: "mABC",
         texts: "e",
+        long_words: "binary-files",
         long: "ignore-case no-ignore-case invert-match word-regexp line-regexp count files-with-matches files-without-match \
                line-number no-filename with-filename only-matching quiet silent no-messages recursive extended-regexp \
                fixed-strings basic-regexp perl-regexp text byte-offset null null-data binary initial-tab color colour \
-               binary-files line-buffered",
+                line-buffered",
         long_numbers: "max-count after-context before-context context",
         long_texts: "regexp include exclude exclude-dir",
         takes_bare_number: true,
@@ -136,10 +147,11 @@ pub(super) const TABLE: [Row; 20] = [
         letters: "isSnNlcvwxFoUuHIP.0aqp",
         numbers: "mABCMd",
         texts: "egtT",
+        long_words: "color sort sortr",
         long: "ignore-case case-sensitive smart-case line-number no-line-number files files-with-matches files-without-match \
                count count-matches invert-match word-regexp line-regexp fixed-strings only-matching multiline unrestricted \
-               with-filename no-filename pcre2 hidden no-hidden text quiet heading no-heading vimgrep stats trim color column \
-               no-column no-ignore no-ignore-vcs no-ignore-global no-ignore-parent no-messages null type-list sort sortr pretty \
+               with-filename no-filename pcre2 hidden no-hidden text quiet heading no-heading vimgrep stats trim  column \
+               no-column no-ignore no-ignore-vcs no-ignore-global no-ignore-parent no-messages null type-list   pretty \
                no-config crlf one-file-system",
         long_numbers: "max-count after-context before-context context max-columns max-depth",
         long_texts: "regexp glob iglob type type-not",
@@ -160,8 +172,9 @@ pub(super) const TABLE: [Row; 20] = [
         name: "sort",
         letters: "bdfgiMhnrVcCuzsm",
         texts: "kt",
+        long_words: "sort",
         long: "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort ignore-nonprinting month-sort \
-               human-numeric-sort numeric-sort reverse version-sort check unique zero-terminated stable merge sort",
+               human-numeric-sort numeric-sort reverse version-sort check unique zero-terminated stable merge",
         long_texts: "key field-separator",
         ..PLAIN
     },
@@ -211,7 +224,8 @@ pub(super) const TABLE: [Row; 20] = [
     Row {
         name: "date",
         letters: "uRI",
-        long: "utc universal rfc-email iso-8601 rfc-3339",
+        long_words: "rfc-3339",
+        long: "utc universal rfc-email iso-8601 ",
         operands: Operands::DateFormat,
         ..PLAIN
     },

@@ -151,6 +151,16 @@ fn a_rule_hides_files_from_commands_and_trees_with_hidden_files_ask() {
 }
 
 #[test]
+fn a_file_that_is_called_like_standard_input_is_a_file() {
+    let house = house();
+    assert!(runs(&house, "cat -") && runs(&house, "cat x | grep text -"));
+    symlink(house.path("home/secret"), house.path("proj/-")).unwrap();
+    for line in ["cat -", "cat < -", "ls -", "ls -R -", "grep text -", "head -- -"] {
+        assert!(!runs(&house, line), "{line}");
+    }
+}
+
+#[test]
 fn variables_and_programs_that_steer_them_make_them_ask() {
     let mut house = house();
     let usual = house.workspace.env.clone();
@@ -181,7 +191,18 @@ fn variables_and_programs_that_steer_them_make_them_ask() {
     fs::create_dir_all(&bin).unwrap();
     fs::write(bin.join("cat"), "#!/bin/sh\n").unwrap();
     fs::set_permissions(bin.join("cat"), fs::Permissions::from_mode(0o755)).unwrap();
+    let shell = house.path("proj/shell");
+    fs::create_dir_all(&shell).unwrap();
+    fs::write(shell.join("bash"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(shell.join("bash"), fs::Permissions::from_mode(0o755)).unwrap();
+    let all_in_one = house.path("home/box");
+    fs::create_dir_all(&all_in_one).unwrap();
+    fs::write(all_in_one.join("busybox"), "").unwrap();
+    fs::set_permissions(all_in_one.join("busybox"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("busybox", all_in_one.join("cat")).unwrap();
     for path in [
+        format!("{}:/usr/bin:/bin", shell.display()),
+        format!("{}:/usr/bin:/bin", all_in_one.display()),
         format!("{}:/usr/bin:/bin", bin.display()),
         "bin:/usr/bin:/bin".to_owned(),
         ":/usr/bin".to_owned(),
@@ -226,6 +247,31 @@ fn git_asks_where_the_repository_names_a_program_or_leads_elsewhere() {
     fs::write(git.join("objects/info/alternates"), "/elsewhere\n").unwrap();
     assert!(none_runs());
     fs::remove_file(git.join("objects/info/alternates")).unwrap();
+    // Links that git would read, and what it does not take for a repository.
+    for name in ["info/grafts", "shallow", "packed-refs", "rebase-merge/done"] {
+        fs::create_dir_all(git.join(name).parent().unwrap()).unwrap();
+        symlink(house.path("home/secret"), git.join(name)).unwrap();
+        assert!(none_runs(), "{name}");
+        fs::remove_file(git.join(name)).unwrap();
+    }
+    assert!(all_run());
+    let head = fs::read_to_string(git.join("HEAD")).unwrap();
+    for other in ["", "nonsense", "ref: elsewhere", "ref: refs/heads/a b"] {
+        fs::write(git.join("HEAD"), other).unwrap();
+        assert!(none_runs(), "{other}");
+    }
+    fs::write(git.join("HEAD"), head).unwrap();
+    fs::write(house.path("proj/HEAD"), "").unwrap();
+    assert!(none_runs());
+    fs::remove_file(house.path("proj/HEAD")).unwrap();
+    for (path, hook) in [("hooksPath = made", "made"), ("hooksPath = .husky/_", ".husky/_")] {
+        fs::create_dir_all(house.path(&format!("proj/{hook}"))).unwrap();
+        fs::write(git.join("config"), format!("{usual}[core]\n\t{path}\n")).unwrap();
+        assert!(all_run(), "{path}");
+        fs::write(house.path(&format!("proj/{hook}/post-index-change")), "").unwrap();
+        assert!(none_runs(), "{path}");
+    }
+    fs::write(git.join("config"), &usual).unwrap();
     // A repository of its own below it, and one that has no `.git`.
     fs::write(house.path("proj/src/HEAD"), "").unwrap();
     assert!(!runs(&house, "cd src && git status") && all_run());

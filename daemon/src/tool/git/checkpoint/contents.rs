@@ -1,6 +1,6 @@
 //! The differences between two checkpoints, and the contents of files in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -57,6 +57,8 @@ impl Side {
 pub struct TreeChange {
     /// Absolute path of the file.
     pub path: PathBuf,
+    /// Its path below the workspace's root, wherever that is now.
+    pub name: PathBuf,
     /// As it was; absent if there was none.
     pub before: Option<Side>,
     /// As it is; absent if there is none.
@@ -108,8 +110,8 @@ pub(super) async fn between(git: &CheckpointGit, before: &str, after: &str) -> R
             let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode != 0)?;
             Some(Side { mode, object: object.to_owned() })
         };
-        let path = git.root.join(OsStr::from_bytes(name));
-        changes.push(TreeChange { path, before: side(old, was), after: side(new, is) });
+        let name = PathBuf::from(OsStr::from_bytes(name));
+        changes.push(TreeChange { path: git.root.join(&name), name, before: side(old, was), after: side(new, is) });
     }
     Ok(changes)
 }
@@ -178,7 +180,8 @@ impl Checkpoints {
         let CommandChanges { taken, since } = made;
         let (root, taken) = (&taken.root, taken.clone());
         let mut differs = self.between(workspace, root, since, &taken.checkpoint).await?;
-        differs.retain(|change| !taken.others.iter().any(|other| root.join(other) == change.path));
+        let others: HashSet<&PathBuf> = taken.others.iter().collect();
+        differs.retain(|change| !others.contains(&change.name));
         if differs.len() > MAX_RESTORED {
             return Err(format!("it changed {} files, and {MAX_RESTORED} can be put back", differs.len()));
         }
@@ -200,7 +203,7 @@ fn restorable(
 ) -> std::io::Result<Restorable> {
     let mut made = Restorable::default();
     for change in differs {
-        let TreeChange { path, before, after } = change;
+        let TreeChange { path, before, after, .. } = change;
         let path = path.clone();
         if before.iter().chain(after).any(|side| side.file_type().is_none()) {
             made.failed.push(NotRestored { path, reason: "it is or was a repository".to_owned() });
@@ -242,18 +245,17 @@ fn restorable(
 /// The permissions of a file before the call.
 fn mode_before(change: &TreeChange, taken: &Checkpoint) -> Option<u32> {
     let file_type = change.before.as_ref()?.file_type()?;
-    let name = change.path.strip_prefix(&taken.root).ok()?;
-    mode_of(taken.modes.as_ref(), name, file_type == FileType::File).filter(|_| file_type != FileType::Link)
+    mode_of(taken.modes.as_ref(), &change.name, file_type == FileType::File).filter(|_| file_type != FileType::Link)
 }
 
 /// The permissions of the directories above a file that came with it, or that may have gone with it; the innermost first.
 fn directories(change: &TreeChange, taken: &Checkpoint) -> Vec<u32> {
-    let above = change.path.ancestors().skip(1).take_while(|above| *above != taken.root);
+    let depth = change.name.components().count().saturating_sub(1);
+    let above = change.path.ancestors().skip(1).take(depth);
     match (&change.before, taken.from) {
         (Some(_), _) => {
-            let name = |above: &Path| above.strip_prefix(&taken.root).ok().map(Path::to_path_buf);
-            let mode = |above| mode_of(taken.modes.as_ref(), &name(above)?, false);
-            above.map(|above| mode(above).unwrap_or(0o700)).collect()
+            let names = change.name.ancestors().skip(1).take(depth);
+            names.map(|name| mode_of(taken.modes.as_ref(), name, false).unwrap_or(0o700)).collect()
         }
         (None, Some(from)) => above.map_while(|above| made_since(above, from)).collect(),
         (None, None) => Vec::new(),

@@ -212,6 +212,11 @@ impl Checkpoints {
         if !old.exists() || old == new {
             return Ok(());
         }
+        // A workspace that comes back to where it was finds nothing but the note there.
+        if directory::moved(&new).is_some() {
+            let _none = std::fs::remove_file(new.join(directory::MOVED));
+            let _in_use = std::fs::remove_dir(&new);
+        }
         if !new.exists() {
             std::fs::rename(&old, &new)?;
             // Files and their times are those of another path.

@@ -111,15 +111,7 @@ impl Policy {
     ) -> Verdict {
         match self.config.current() {
             Ok(config) => {
-                let tools = self.config.tools().current();
-                let parsed = |rules: &[String]| -> Vec<Rule> {
-                    rules.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect()
-                };
-                let (mut grants, mut denied) = (parsed(grants), parsed(denied));
-                if let Some(always) = config.always(workspace.rules_root()) {
-                    grants.extend(always.allow.iter().cloned());
-                    denied.extend(always.deny.iter().cloned());
-                }
+                let (grants, denied) = self.answered(&config, grants, denied, workspace);
                 let files = self.config.workspace(workspace.rules_root());
                 let mut rules = rules(&config, files.as_deref());
                 if !denied.is_empty() {
@@ -139,15 +131,14 @@ impl Policy {
         }
     }
 
-    /// The parts of a command line that decide on it, each with the rule that it meets.
-    pub fn parts_met(
+    /// The rules that answers added, for the session and for the workspace: those that allow, and those that refuse.
+    fn answered(
         &self,
-        Settled { grants, denied, .. }: Settled<'_>,
-        call: &CallInfo<'_>,
-        resolved: &ResolvedAccess,
+        config: &Config,
+        grants: &[String],
+        denied: &[String],
         workspace: &Workspace,
-    ) -> Vec<PartMet> {
-        let Ok(config) = self.config.current() else { return Vec::new() };
+    ) -> (Vec<Rule>, Vec<Rule>) {
         let tools = self.config.tools().current();
         let parsed = |rules: &[String]| -> Vec<Rule> {
             rules.iter().filter_map(|rule| Rule::parse(rule, tools.names()).ok()).collect()
@@ -157,6 +148,19 @@ impl Policy {
             grants.extend(always.allow.iter().cloned());
             denied.extend(always.deny.iter().cloned());
         }
+        (grants, denied)
+    }
+
+    /// The parts of a command line that decide on it, each with the rule that it meets.
+    pub fn parts_met(
+        &self,
+        Settled { grants, denied, .. }: Settled<'_>,
+        call: &CallInfo<'_>,
+        resolved: &ResolvedAccess,
+        workspace: &Workspace,
+    ) -> Vec<PartMet> {
+        let Ok(config) = self.config.current() else { return Vec::new() };
+        let (grants, denied) = self.answered(&config, grants, denied, workspace);
         let files = self.config.workspace(workspace.rules_root());
         let mut rules = rules(&config, files.as_deref()).into_owned();
         rules.deny.extend(denied);

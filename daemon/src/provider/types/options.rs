@@ -1,4 +1,4 @@
-//! Options of one answer, beside its conversation: which tools are called, where it ends, and how tokens are chosen.
+//! Options of one request, besides its conversation: which tools are called, where it ends, and how tokens are chosen.
 //!
 //! Only callers of `completion/start` have such options; a session's requests have none.
 

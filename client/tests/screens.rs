@@ -27,7 +27,7 @@ const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height
 const SETTLED: Duration = Duration::from_millis(700);
 
 /// How long to wait for what a screen is to have.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Keys, and the row that shows that they were taken; it may end in `*`.
 type Step = (&'static str, &'static str);
@@ -119,9 +119,12 @@ fn until(terminal: &mut vt100::Parser, output: &Receiver<Vec<u8>>, row: &str) {
 fn rows(terminal: &vt100::Parser) -> Vec<String> {
     let is_time = |part: &&str| !part.chars().all(|c| c.is_ascii_digit() || " hmins".contains(c));
     let screen = terminal.screen();
-    let rows = screen.rows(0, SIZE.cols).map(|row| match row.starts_with("… ") {
-        true => row.trim_end().split(" · ").filter(is_time).collect::<Vec<_>>().join(" · "),
-        false => row.trim_end().to_owned(),
+    let rows = screen.rows(0, SIZE.cols).map(|row| {
+        if row.starts_with("… ") {
+            row.trim_end().split(" · ").filter(is_time).collect::<Vec<_>>().join(" · ")
+        } else {
+            row.trim_end().to_owned()
+        }
     });
     let mut rows: Vec<String> = rows.collect();
     while rows.last().is_some_and(String::is_empty) {

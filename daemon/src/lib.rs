@@ -9,15 +9,11 @@ pub mod diagnostics;
 pub mod face;
 pub mod fault;
 pub mod keeper;
-#[cfg(test)]
-mod layers;
 pub mod log;
 pub mod mcp;
 pub mod process;
 pub mod provider;
 pub mod question;
-#[cfg(test)]
-mod reading_tests;
 pub mod recover;
 pub mod registry;
 pub mod rpc;
@@ -25,6 +21,8 @@ pub mod service;
 pub mod session;
 pub mod store;
 pub mod sys;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 
 use std::time::Duration;

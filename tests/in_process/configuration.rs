@@ -55,9 +55,10 @@ async fn a_hello_reads_no_file_while_the_configuration_stays_as_it_is() {
 /// Has `line` in the table of the provider with the name `table`, and waits until the daemon knows.
 async fn configure(daemon: &Daemon, client: &Client, before: &str, (table, line): (&str, &str), nth: usize) {
     let head = format!("[providers.{table}]\n");
-    let config = match before.contains(&head) {
-        true => before.replace(&head, &format!("{head}{line}\n")),
-        false => format!("{before}\n{head}{line}\n"),
+    let config = if before.contains(&head) {
+        before.replace(&head, &format!("{head}{line}\n"))
+    } else {
+        format!("{before}\n{head}{line}\n")
     };
     later_is_at(daemon, client, &config, &format!("http://127.0.0.1:{nth}")).await;
 }

@@ -281,9 +281,10 @@ async fn a_budget_counts_what_a_child_uses_once_and_ends_the_child_that_spends_i
             let command = if steps < 3 { format!("echo {steps}") } else { "sleep 600".to_owned() };
             return Reply::tool("bash", json!({ "command": command })).usage(400, 0, 0);
         }
-        match request.after_tool() {
-            true => Reply::text("so be it").usage(100, 0, 0),
-            false => Reply::tool("delegate", task("general", "spend")).usage(100, 0, 0),
+        if request.after_tool() {
+            Reply::text("so be it").usage(100, 0, 0)
+        } else {
+            Reply::tool("delegate", task("general", "spend")).usage(100, 0, 0)
         }
     });
     let daemon = Daemon::auto(&model).await;

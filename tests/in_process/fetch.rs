@@ -93,9 +93,12 @@ async fn a_private_address_is_reached_by_configuration_alone() {
 #[tokio::test]
 async fn a_host_is_asked_for_in_every_mode_but_auto_and_allowed_by_its_rule() {
     let pages = pages();
-    let model = ModelServer::scripted(move |request| match request.messages().contains("tool_call_id") {
-        true => Reply::text("done"),
-        false => Reply::tool("fetch", json!({ "url": pages.url("/text") })),
+    let model = ModelServer::scripted(move |request| {
+        if request.messages().contains("tool_call_id") {
+            Reply::text("done")
+        } else {
+            Reply::tool("fetch", json!({ "url": pages.url("/text") }))
+        }
     });
     let config = "[tools]\nfetch_private = [\"127.0.0.1\"]\n".to_owned();
     let daemon = Daemon::start_with(&model, Setup { config, ..Setup::default() }).await;

@@ -243,9 +243,12 @@ async fn a_tool_that_comes_is_there_at_the_next_step_and_an_event_says_so() {
 
 #[tokio::test]
 async fn the_sessions_of_a_workspace_share_one_process_which_gets_what_it_needs_and_no_more() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => calls("env", json!({})).and_tool("mcp__s__roots", json!({})),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("ok")
+        } else {
+            calls("env", json!({})).and_tool("mcp__s__roots", json!({}))
+        }
     });
     let starts = tempfile::NamedTempFile::new().unwrap();
     let path = starts.path().to_str().unwrap();
@@ -398,10 +401,8 @@ async fn a_server_at_an_address_gets_its_token_and_is_reached_again_when_it_forg
 
 #[tokio::test]
 async fn what_a_server_asks_is_a_form_that_a_person_answers() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => calls("ask", json!({})),
-    });
+    let model =
+        ModelServer::scripted(|request| if request.after_tool() { Reply::text("ok") } else { calls("ask", json!({})) });
     let daemon = auto(&model, &[], "timeout_s = 1").await;
     let client = daemon.client().await;
     let session = client.session().await;

@@ -81,10 +81,14 @@ async fn a_flood_or_a_kill_in_mid_call_is_a_result_and_other_servers_answer_mean
 
 #[tokio::test]
 async fn servers_of_a_workspaces_files_run_once_they_are_trusted_and_end_with_the_trust() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false if request.json["tools"].to_string().contains("mcp__s__echo") => calls("echo", json!({ "text": "hi" })),
-        false => Reply::text("no such tool"),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("done")
+        } else if request.json["tools"].to_string().contains("mcp__s__echo") {
+            calls("echo", json!({ "text": "hi" }))
+        } else {
+            Reply::text("no such tool")
+        }
     });
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", ..Setup::default() }).await;
     let client = daemon.client().await;

@@ -136,9 +136,10 @@ impl Bench {
             "name": "order", "mode": "auto",
             "can": ["observe", "speak", "steer", "answer_edits", "answer_commands", "administer"],
         });
-        let token = match with_token {
-            true => Some(client.call("token/mint", grant).await["token"].as_str().unwrap().to_owned()),
-            false => None,
+        let token = if with_token {
+            Some(client.call("token/mint", grant).await["token"].as_str().unwrap().to_owned())
+        } else {
+            None
         };
         let never = Gate::new();
         model.otherwise(move |request| match request.last_prompt().as_str() {

@@ -260,13 +260,15 @@ async fn a_model_that_must_have_thought_at_anothers_call_is_asked_without_thinki
     client.call("session/set", json!({ "session": session, "model": "claude/claude-opus-4-1" })).await;
     model.otherwise(|request| {
         let thinks = request.json["thinking"]["type"] == "enabled";
-        match thinks && !request.messages().contains("zwei!") {
-            true => refuses_with(
+        if thinks && !request.messages().contains("zwei!") {
+            refuses_with(
                 Format::Anthropic,
                 "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
-            ),
-            false if request.messages().contains("drei!") => Reply::text("drei"),
-            false => Reply::text("zwei!"),
+            )
+        } else if request.messages().contains("drei!") {
+            Reply::text("drei")
+        } else {
+            Reply::text("zwei!")
         }
     });
     assert_eq!(client.turn(&session, "zwei?").await.str("stop_reason"), "end_turn");
@@ -291,9 +293,10 @@ async fn a_server_that_wants_reasoning_content_at_anothers_call_gets_it_from_the
     model.push([Reply::tool("ls", json!({})), Reply::text("eins")]);
     client.turn(&session, "eins?").await;
     client.call("session/set", json!({ "session": session, "model": "work/w" })).await;
-    model.otherwise(|request| match request.messages().contains("\"reasoning_content\":\"\"") {
-        true => Reply::text("zwei"),
-        false => {
+    model.otherwise(|request| {
+        if request.messages().contains("\"reasoning_content\":\"\"") {
+            Reply::text("zwei")
+        } else {
             refuses_with(Format::OpenAi, "The `reasoning_content` in the thinking mode must be passed back to the API.")
         }
     });

@@ -42,18 +42,14 @@ fn hub(task: &'static str, steps: &[(&'static str, Value)]) -> ModelServer {
     let mut done = 0;
     ModelServer::scripted(move |request: &Recorded| {
         let said = String::from_utf8_lossy(&request.body).into_owned();
-        match said.contains("You work in a git worktree") {
-            true => match steps.get(done) {
-                Some((tool, arguments)) => {
-                    done += 1;
-                    Reply::tool(tool, arguments.clone())
-                }
-                None => Reply::text(answered("done")),
-            },
-            false if request.last_words() == "go" && !request.after_tool() => {
-                Reply::tool("delegate", json!({ "agent": "general", "task": task, "worktree": true }))
-            }
-            false => Reply::text("so it is"),
+        if said.contains("You work in a git worktree") {
+            let Some((tool, arguments)) = steps.get(done) else { return Reply::text(answered("done")) };
+            done += 1;
+            Reply::tool(tool, arguments.clone())
+        } else if request.last_words() == "go" && !request.after_tool() {
+            Reply::tool("delegate", json!({ "agent": "general", "task": task, "worktree": true }))
+        } else {
+            Reply::text("so it is")
         }
     })
 }

@@ -348,9 +348,10 @@ async fn the_clients_of_both_sdks_take_every_message_and_see_a_whole_turn() {
     let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("acp");
     let schema = place.join("node_modules/@agentclientprotocol/sdk/schema/v1/schema.json");
     for (program, script) in [("venv/bin/python", "client.py"), ("node", "client.mjs")] {
-        let model = ModelServer::scripted(|request| match request.after_tool() {
-            true => Reply::text("The command said hi."),
-            false => {
+        let model = ModelServer::scripted(|request| {
+            if request.after_tool() {
+                Reply::text("The command said hi.")
+            } else {
                 Reply::new().thinking("Hm.", "").and_text("I look.").and_tool("bash", json!({ "command": "echo hi" }))
             }
         });

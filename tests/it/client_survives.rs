@@ -265,7 +265,7 @@ async fn a_terminal_shows_every_word_once_and_takes_the_next_line() {
     let mut terminal = scene.daemon.pty(&[]);
     // So high that nothing scrolls away: what is on the screen at the end is all that was said.
     terminal.resize(HIGH, 160);
-    terminal.shows("/help").await;
+    terminal.prompts().await;
     for n in 0..KILLS / 2 {
         scene.look().await;
         terminal.line(&format!("line {n}"));
@@ -315,7 +315,7 @@ async fn a_question_on_the_terminal_can_be_answered_after_the_daemon_died() {
         scene.model.push([bash(&scene.daemon.effect(effect))]);
     }
     let mut terminal = scene.daemon.pty(&[]);
-    terminal.shows("/help").await;
+    terminal.prompts().await;
     terminal.line("go");
     for (n, _) in effects.iter().enumerate() {
         terminal.shows_times("this session", n + 1).await;

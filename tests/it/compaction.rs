@@ -18,9 +18,10 @@ async fn a_compaction_goes_on_after_kill_9_and_its_summary_outlives_the_next() {
         model
             .push((!by_hand).then_some(full).into_iter().chain([Reply::text("## Goal").stall(), Reply::text(SUMMARY)]));
         model.otherwise(|_| Reply::text("on").usage(2000, 10, 0));
-        match by_hand {
-            true => drop(client.call("session/compact", json!({ "session": session })).await),
-            false => drop(client.prompt(&session, "go").await),
+        if by_hand {
+            client.call("session/compact", json!({ "session": session })).await;
+        } else {
+            client.prompt(&session, "go").await;
         }
         client.first(&session, "compaction_started").await;
         model.wait_requests(before + 1).await;

@@ -145,10 +145,11 @@ async fn run(Scenario { scenario, url, protocol, context }: Scenario) {
     let planned = context["toolCalls"].clone();
     let model = ModelServer::scripted(move |request| next_call(request, &planned));
     let client_of = |key: &str| context[key].as_str().map(|value| format!("{key} = {value:?}\n")).unwrap_or_default();
-    let registered = match scenario.ends_with("-cimd") {
+    let registered = if scenario.ends_with("-cimd") {
         // The suite knows this one.
-        true => "client_id = \"https://conformance-test.local/client-metadata.json\"\n".to_owned(),
-        false => ["client_id", "client_secret", "issuer"].into_iter().map(client_of).collect(),
+        "client_id = \"https://conformance-test.local/client-metadata.json\"\n".to_owned()
+    } else {
+        ["client_id", "client_secret", "issuer"].into_iter().map(client_of).collect()
     };
     let oauth = if registered.is_empty() { registered } else { format!("[mcp.c.oauth]\n{registered}") };
     let config = format!("[mcp.c]\nurl = {url:?}\nprotocol = {protocol:?}\n{oauth}");

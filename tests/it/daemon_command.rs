@@ -437,9 +437,12 @@ async fn in_a_container_whose_session_is_led_from_outside_a_turn_runs_and_its_qu
 
 #[tokio::test]
 async fn a_daemon_that_is_told_to_stop_lets_a_running_command_end() {
-    let model = ModelServer::scripted(|request| match after_tool(request) {
-        true => Reply::text("done"),
-        false => bash("mkfifo begun go; echo > begun; cat go; echo ended"),
+    let model = ModelServer::scripted(|request| {
+        if after_tool(request) {
+            Reply::text("done")
+        } else {
+            bash("mkfifo begun go; echo > begun; cat go; echo ended")
+        }
     });
     let daemon = Daemon::auto(&model).await;
     let client = daemon.client().await;

@@ -201,12 +201,13 @@ async fn a_worktree_survives_a_kill_and_a_person_merges_it_and_no_tool_does() {
     let gate = Gate::new();
     let held = gate.clone();
     let model = ModelServer::scripted(move |request| match request.last_words() {
-        words if words.starts_with("slow") && request.after_tool() => match held.is_reached() {
-            false => Reply::text("{\"answer\":").gate(&held),
-            true => {
+        words if words.starts_with("slow") && request.after_tool() => {
+            if held.is_reached() {
                 Reply::text(json!({ "answer": "done", "sources": [], "confidence": "low", "caveats": [] }).to_string())
+            } else {
+                Reply::text("{\"answer\":").gate(&held)
             }
-        },
+        }
         words if words.starts_with("slow") => Reply::tool("write", json!({ "path": "new", "content": "new\n" })),
         words if words.starts_with("run ") && !request.after_tool() => {
             Reply::tool("bash", json!({ "command": words.trim_start_matches("run ") }))

@@ -35,10 +35,8 @@ async fn tools_get_the_variables_of_the_shell_and_secrets_only_if_they_are_passe
             let (head, tail) = TOKEN.split_at(6);
             format!("{head}\"\"{tail}")
         });
-    let model = ModelServer::scripted(move |request| match after_tool(request) {
-        true => Reply::text("done"),
-        false => bash(&command),
-    });
+    let model =
+        ModelServer::scripted(move |request| if after_tool(request) { Reply::text("done") } else { bash(&command) });
     let config = "[env]\npass = [\"GH_TOKEN\"]".to_owned();
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let shell = |args: &[&str]| daemon.cli(args).env("GH_TOKEN", TOKEN).env("NPM_TOKEN", OTHER).env("KUBECONFIG", "/k");

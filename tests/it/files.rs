@@ -143,10 +143,13 @@ async fn a_changed_file_is_said_in_loaded_sessions_and_counts_from_the_next_prom
 
 #[tokio::test]
 async fn a_skill_that_is_sent_by_name_limits_its_turn_to_what_it_lists() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false => Reply::tool("bash", json!({ "command": "echo said" }))
-            .and_tool("write", json!({ "path": "made", "content": "x" })),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("done")
+        } else {
+            Reply::tool("bash", json!({ "command": "echo said" }))
+                .and_tool("write", json!({ "path": "made", "content": "x" }))
+        }
     });
     let daemon = Daemon::start(&model).await;
     let file = daemon.dirs.root().join("c/linger/skills/echo/SKILL.md");
@@ -168,9 +171,8 @@ async fn a_skill_that_is_sent_by_name_limits_its_turn_to_what_it_lists() {
 
 #[tokio::test]
 async fn a_call_that_a_skill_leaves_out_is_explained_with_the_skill_in_its_session_alone() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false => Reply::tool("bash", json!({ "command": "echo said" })),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() { Reply::text("done") } else { Reply::tool("bash", json!({ "command": "echo said" })) }
     });
     let daemon = Daemon::start(&model).await;
     let skill = daemon.dirs.root().join("c/linger/skills/echo");

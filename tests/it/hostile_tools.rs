@@ -26,9 +26,12 @@ fn gigabytes() -> f64 {
 /// The bytes of all files below a directory.
 fn size(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let of = |entry: std::fs::DirEntry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-        true => size(&entry.path()),
-        false => entry.metadata().map_or(0, |metadata| metadata.len()),
+    let of = |entry: std::fs::DirEntry| {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            size(&entry.path())
+        } else {
+            entry.metadata().map_or(0, |metadata| metadata.len())
+        }
     };
     entries.map(of).sum()
 }

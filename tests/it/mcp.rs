@@ -47,11 +47,14 @@ async fn no_process_of_a_server_survives_the_daemon_the_keeper_or_both() {
 
 #[tokio::test]
 async fn fifty_sessions_share_three_servers_and_no_kill_leaves_one_over() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => ["t", "u"].iter().fold(calls("echo", json!({ "text": "hi" })), |reply, server| {
-            reply.and_tool(&format!("mcp__{server}__echo"), json!({ "text": "hi" }))
-        }),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("ok")
+        } else {
+            ["t", "u"].iter().fold(calls("echo", json!({ "text": "hi" })), |reply, server| {
+                reply.and_tool(&format!("mcp__{server}__echo"), json!({ "text": "hi" }))
+            })
+        }
     });
     let starts = tempfile::NamedTempFile::new().unwrap();
     let (script, path) = (concat!(env!("CARGO_MANIFEST_DIR"), "/data/mcp.py"), starts.path().display());

@@ -28,10 +28,14 @@ async fn auto(model: &ModelServer, config: &str) -> Daemon {
 
 #[tokio::test]
 async fn servers_of_a_workspace_run_once_they_are_trusted_and_get_the_variables_of_the_shell() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false if request.json["tools"].to_string().contains("mcp__s__env") => calls("env", json!({})),
-        false => Reply::text("no such tool"),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("ok")
+        } else if request.json["tools"].to_string().contains("mcp__s__env") {
+            calls("env", json!({}))
+        } else {
+            Reply::text("no such tool")
+        }
     });
     let daemon = auto(&model, "").await;
     let workspace = daemon.workspace();

@@ -26,9 +26,12 @@ async fn an_agent_has_a_session_work_and_its_question_goes_to_a_person_unless_th
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/mcp_sessions.py");
     for answerer in ["person", "answer", "none", "edits", "speak"] {
         let has_token = ["edits", "speak"].contains(&answerer);
-        let model = ModelServer::scripted(|request| match request.after_tool() {
-            true => Reply::text("It said hi."),
-            false => Reply::tool("bash", json!({ "command": "echo hi" })),
+        let model = ModelServer::scripted(|request| {
+            if request.after_tool() {
+                Reply::text("It said hi.")
+            } else {
+                Reply::tool("bash", json!({ "command": "echo hi" }))
+            }
         });
         let daemon = Daemon::start(&model).await;
         let args = [script.to_str().unwrap(), programs().client.to_str().unwrap(), answerer];

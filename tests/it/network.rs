@@ -218,13 +218,12 @@ async fn a_proxy_with_a_password_gets_it_and_nobody_else_sees_it() {
             let daemon = start(&model, base_url, &ca, &[("ALL_PROXY", &url)]).await;
             let client = daemon.client().await;
             let said = turn(&client).await;
-            match good {
-                true => assert_eq!(said, "end_turn", "{base_url}"),
-                false => {
-                    let expect = format!("net: the proxy {} (ALL_PROXY) refuses user and password", proxy.url());
-                    assert!(said.starts_with(&expect), "{base_url}: {said}");
-                    assert!(client.transcript().of("notice").next().is_none(), "it is not tried again");
-                }
+            if good {
+                assert_eq!(said, "end_turn", "{base_url}");
+            } else {
+                let expect = format!("net: the proxy {} (ALL_PROXY) refuses user and password", proxy.url());
+                assert!(said.starts_with(&expect), "{base_url}: {said}");
+                assert!(client.transcript().of("notice").next().is_none(), "it is not tried again");
             }
             check(&daemon, &client, &model, &secrets);
         }

@@ -53,10 +53,8 @@ fn browser(daemon: &Daemon) -> String {
 
 #[tokio::test]
 async fn a_login_is_made_in_the_browser_renewed_and_asked_for_again_when_it_is_refused() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => calls("who", json!({})),
-    });
+    let model =
+        ModelServer::scripted(|request| if request.after_tool() { Reply::text("ok") } else { calls("who", json!({})) });
     let servers = Servers::start(&["--short"]);
     let config = format!("[mcp.s]\nurl = \"{}/mcp\"\n", servers.base);
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
@@ -95,10 +93,8 @@ async fn a_login_is_made_in_the_browser_renewed_and_asked_for_again_when_it_is_r
 
 /// Logs in at a server and calls its tool.
 async fn logs_in(servers: &Servers, what: &str) {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => calls("who", json!({})),
-    });
+    let model =
+        ModelServer::scripted(|request| if request.after_tool() { Reply::text("ok") } else { calls("who", json!({})) });
     let config = format!("[mcp.s]\nurl = \"{}/mcp\"\n", servers.base);
     let daemon = Daemon::start_with(&model, Setup { mode: "auto", config, ..Setup::default() }).await;
     let browser = browser(&daemon);

@@ -138,7 +138,7 @@ fn does(program: &str, args: &[&str]) {
 async fn next_life(daemon: &Daemon, client: Client, session: &str) -> Client {
     let reached = daemon.dirs.state().join("lingerd.reached");
     let known = || std::fs::read_to_string(&reached).is_ok_and(|text| text.ends_with('\n'));
-    assert!(comes_true(Duration::from_secs(20), known), "it is not written that the provider has answered");
+    assert!(comes_true(linger_tests::TIMEOUT, known), "it is not written that the provider has answered");
     let before = client.hang_up();
     daemon.kill_and_restart().await;
     let client = daemon.client().await;

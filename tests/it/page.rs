@@ -309,9 +309,12 @@ async fn nothing_that_a_model_a_tool_or_a_name_says_runs_or_is_html() {
     let words = [HOSTILE.join("\n\n"), bombs.concat()].concat();
     let tool = HOSTILE.join("\n").replace(['\0', '\''], "");
     let command = format!("printf '%s\\n' '{tool}'; head -c 300000 /dev/zero | tr '\\0' y");
-    let model = ModelServer::scripted(move |request| match request.after_tool() {
-        true => Reply::text(words.clone()),
-        false => Reply::tool("bash", json!({ "command": command })),
+    let model = ModelServer::scripted(move |request| {
+        if request.after_tool() {
+            Reply::text(words.clone())
+        } else {
+            Reply::tool("bash", json!({ "command": command }))
+        }
     });
     let daemon = Daemon::start_with(&model, setup("auto")).await;
     let url = link(&daemon).await;

@@ -70,7 +70,7 @@ async fn the_terminal_says_how_many_pictures_go_with_a_line_and_stays_open_when_
         fs::write(daemon.workspace().join(name), picture()).unwrap();
     }
     let mut terminal = daemon.pty(&[]);
-    terminal.shows("/help").await;
+    terminal.prompts().await;
     terminal.line("what is @none.png");
     terminal.shows("none.png is not there").await;
     terminal.shows("backquotes").await;

@@ -275,7 +275,7 @@ async fn another_session_is_chosen_from_a_list_that_letters_narrow() {
     assert_eq!(terminal.leaves().await, 0);
     // Without a cursor to move there are numbers.
     let mut dumb = daemon.pty_on("dumb", &["attach", "alpha"]);
-    dumb.shows("/help").await;
+    dumb.prompts().await;
     dumb.line("/resume");
     dumb.shows("type a number or a name").await;
     dumb.line("gamma");

@@ -43,9 +43,10 @@ fn laid_out(words: &[String], columns: impl Fn(usize) -> usize) -> Vec<String> {
         for (at, piece) in wide.chain([narrow]).enumerate() {
             let row = rows.last_mut().unwrap();
             let piece_behind = if at == 0 { format!(" {piece}") } else { piece.clone() };
-            match columns_of(row) + columns_of(&piece_behind) < columns(n) {
-                true => row.push_str(&piece_behind),
-                false => rows.push(format!("  {piece}")),
+            if columns_of(row) + columns_of(&piece_behind) < columns(n) {
+                row.push_str(&piece_behind);
+            } else {
+                rows.push(format!("  {piece}"));
             }
         }
     }

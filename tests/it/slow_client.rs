@@ -104,7 +104,7 @@ async fn a_terminal_whose_prompt_cannot_be_drawn_reads_on_when_it_can() {
     let model = ModelServer::with([Reply::text("first"), much]);
     let daemon = Daemon::start(&model).await;
     let mut terminal = daemon.pty(&[]);
-    terminal.shows("/help").await;
+    terminal.prompts().await;
     terminal.line("go");
     terminal.shows("first").await;
     let other = daemon.client().await;

@@ -347,9 +347,8 @@ fn check_blobs(daemon: &Daemon) {
 
 #[tokio::test]
 async fn kill_9_at_any_moment_leaves_each_blob_that_is_named_and_after_the_next_start_no_other() {
-    let model = ModelServer::scripted(|request| match crate::after_tool(request) {
-        true => Reply::text("done"),
-        false => bash("head -c 60000 /dev/urandom | base64"),
+    let model = ModelServer::scripted(|request| {
+        if crate::after_tool(request) { Reply::text("done") } else { bash("head -c 60000 /dev/urandom | base64") }
     });
     let daemon = Daemon::auto(&model).await;
     model.expect_rewrites();

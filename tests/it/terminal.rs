@@ -17,8 +17,8 @@ const QUESTION: &str = "this session";
 
 /// `linger` in a terminal, ready for a line.
 async fn open(daemon: &Daemon) -> Pty {
-    let mut terminal = daemon.pty(&[]);
-    terminal.shows("/help").await;
+    let terminal = daemon.pty(&[]);
+    terminal.prompts().await;
     terminal
 }
 
@@ -221,7 +221,7 @@ async fn a_terminal_that_cannot_move_its_cursor_will_do() {
     let daemon = Daemon::start(&model).await;
     model.push([Reply::text("Good day"), bash(&daemon.effect("once")), Reply::text("all done")]);
     let mut terminal = daemon.pty_on("dumb", &[]);
-    terminal.shows("/help").await;
+    terminal.prompts().await;
     terminal.line("hello");
     terminal.shows("Good day").await;
     terminal.line("go");

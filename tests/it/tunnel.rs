@@ -281,9 +281,12 @@ async fn a_laptops_stop_never_reaches_the_servers_daemon() {
 
 #[tokio::test]
 async fn a_session_through_a_tunnel_has_the_servers_home_and_is_answered_from_the_laptop() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false => bash("echo \"home=$HOME path=$PATH user=$USER laptop=$LAPTOP\"; pwd"),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("done")
+        } else {
+            bash("echo \"home=$HOME path=$PATH user=$USER laptop=$LAPTOP\"; pwd")
+        }
     });
     let daemon = Daemon::start_with(&model, Setup { mode: "ask", ..Setup::default() }).await;
     let Some(tunnel) = Tunnel::to(&daemon).await else { return };

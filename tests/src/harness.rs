@@ -36,6 +36,9 @@ use crate::TIMEOUT;
 /// How often [`until`] looks.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Processor time within [`TIMEOUT`] from which on a process does more than wait, in seconds.
+const WORK: f64 = 0.1;
+
 /// The programs under test.
 #[derive(Clone, Debug)]
 pub struct Programs {
@@ -110,6 +113,21 @@ fn cargo_build(more: &[&str], own: Option<&str>) {
     }
     let built = command.stdin(Stdio::null()).status().expect("cargo can be run");
     assert!(built.success(), "the programs under test do not build");
+}
+
+/// Waits for something; gives nothing if it does not come within [`TIMEOUT`]. A daemon in the process of the test has as long as it
+/// works: the time-out begins again while the process does more than wait, so that a machine that does much else fails nobody.
+pub async fn while_working<T>(wait: impl Future<Output = T>) -> Option<T> {
+    let own = || process::cpu(std::process::id());
+    let mut wait = std::pin::pin!(wait);
+    loop {
+        let before = own();
+        match tokio::time::timeout(TIMEOUT, &mut wait).await {
+            Ok(done) => return Some(done),
+            Err(_) if own() - before > WORK => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Looks every few milliseconds until `look` gives something.

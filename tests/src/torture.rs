@@ -142,11 +142,13 @@ pub fn points(passes: u64, jobs: usize) -> Report {
         |(name, n), (life, came)| {
             report.count += life.kills;
             life.violations.iter().for_each(|what| report.violation(format!("--points --at {name}:{n}: {what}")));
-            match came {
-                true => drop(hit.insert(name)),
+            if came {
+                hit.insert(name);
+            } else if n > 1 {
                 // Some points are passed once in a life of the daemon.
-                false if n > 1 => rare += 1,
-                false => report.violation(format!("--points --at {name}:{n}: the kill never came")),
+                rare += 1;
+            } else {
+                report.violation(format!("--points --at {name}:{n}: the kill never came"));
             }
         },
     );

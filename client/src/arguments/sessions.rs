@@ -123,7 +123,7 @@ pub(crate) struct Undo {
     /// Only the changes of this call, such as c12 (ids: `linger log --json`)
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     pub(crate) call: Option<String>,
-    /// Only this file, back to before the latest turn that changed it, whoever did; repeatable
+    /// Only this file, in the latest turn that changed it, even if something else may have changed it; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Vec<PathBuf>,
     /// Leave files that something else may have changed while a command ran

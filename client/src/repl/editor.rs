@@ -206,7 +206,7 @@ impl LineEditor {
             };
             let (whole, pasted) = self.keys.whole(&line);
             // A terminal that cannot move its cursor does not mark what is pasted: the lines of a paste are there at once.
-            let pasted = pasted || (self.above.is_none() && self.keys.has_just_opened());
+            let pasted = pasted || (self.above.is_none() && self.keys.was_typed_before());
             let ending = self.keys.ending();
             match ending {
                 Ending::Leave => return InputLine::End,

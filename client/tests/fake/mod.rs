@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 /// How long to wait for the client before the test fails.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What one connection does.
 pub type Script = Box<dyn FnOnce(&mut Connection) + Send>;

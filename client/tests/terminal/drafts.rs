@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fake::{Connection, Fake};
-use super::{Session, attached, turn};
+use super::{Session, at_work, cancelled};
 
 /// Takes a prompt that is queued behind the running turn.
 fn queued(daemon: &mut Connection, prompt: &str, seq: u64, text: &str) {
@@ -23,8 +23,7 @@ fn stopped(daemon: &mut Connection, mut seq: u64, drafts: &[&str]) {
         daemon.event(&seq.to_string(), json!({"kind": "prompt_drafted", "seq": seq, "prompt": draft}));
         seq += 1;
     }
-    daemon.end(seq, "cancelled", None);
-    daemon.answer("session/list", json!([super::row("s1", "idle", Some("cancelled"))]));
+    cancelled(daemon, seq, 0);
 }
 
 /// Gives a draft back.
@@ -39,9 +38,7 @@ fn back(daemon: &mut Connection, seq: u64, draft: &str) {
 #[test]
 fn esc_brings_the_queue_back_before_what_is_being_typed() {
     let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        daemon.delta("9+m2.0.5", "m2", 0, "work ");
+        at_work(daemon);
         queued(daemon, "p2", 10, "then commit");
         queued(daemon, "p3", 11, "and push");
         stopped(daemon, 12, &["p2", "p3"]);
@@ -52,9 +49,7 @@ fn esc_brings_the_queue_back_before_what_is_being_typed() {
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    session.see("work");
+    session.begin_work();
     session.press("then commit\r");
     session.see("queued 1");
     session.press("and push\r");
@@ -67,17 +62,14 @@ fn esc_brings_the_queue_back_before_what_is_being_typed() {
     session.see("and push");
     session.see("wait, half");
     session.press(" a thought\r");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
 #[test]
 fn what_another_client_has_sent_meanwhile_and_a_steer_do_not_come_back() {
     let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        daemon.delta("9+m2.0.5", "m2", 0, "work ");
+        at_work(daemon);
         queued(daemon, "p2", 10, "one");
         queued(daemon, "p3", 11, "steered");
         queued(daemon, "p4", 12, "two");
@@ -89,9 +81,7 @@ fn what_another_client_has_sent_meanwhile_and_a_steer_do_not_come_back() {
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    session.see("work");
+    session.begin_work();
     session.press("one\r");
     session.see("queued 1");
     session.press("/steer steered\r");
@@ -104,17 +94,14 @@ fn what_another_client_has_sent_meanwhile_and_a_steer_do_not_come_back() {
     session.see("1 queued prompt is back in the line");
     session.see("> two");
     session.press("\r");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
 #[test]
 fn esc_without_a_queue_keeps_the_line_and_a_cancel_that_is_refused_gives_it_back() {
     let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        daemon.delta("9+m2.0.5", "m2", 0, "work ");
+        at_work(daemon);
         queued(daemon, "p2", 10, "one");
         daemon.refuse("session/cancel", -31014, "session s1 has no running turn", json!({}));
         daemon.end(11, "end_turn", None);
@@ -123,16 +110,13 @@ fn esc_without_a_queue_keeps_the_line_and_a_cancel_that_is_refused_gives_it_back
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    session.see("work");
+    session.begin_work();
     session.press("one\r");
     session.see("queued 1");
     session.press("kept\u{1b}");
     session.see("error: session s1 has no running turn");
     session.see("kept");
     session.press("\r");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }

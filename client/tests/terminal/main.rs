@@ -23,6 +23,9 @@ use fake::{Connection, Fake};
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 use serde_json::{Value, json};
 
+/// How long to wait for what the client does.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// A client on a terminal.
 struct Session {
     child: Box<dyn Child + Send + Sync>,
@@ -67,6 +70,19 @@ impl Session {
         Self { child, input, output, screen: String::new(), _pty: pty.master }
     }
 
+    /// Has the daemon begin to work ([`at_work`]).
+    fn begin_work(&mut self) {
+        self.see("> ");
+        self.press("test\r");
+        self.see("work");
+    }
+
+    /// Leaves at an open prompt.
+    fn leave(mut self) {
+        self.press("\u{4}");
+        assert_eq!(self.end(), 0);
+    }
+
     /// Waits until `text` has appeared after what was waited for before.
     fn see(&mut self, text: &str) {
         self.take_until(text);
@@ -74,7 +90,7 @@ impl Session {
 
     /// As `see`; what has appeared, with `text` at its end.
     fn take_until(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LIMIT;
         loop {
             if let Some(at) = self.screen.find(text) {
                 return self.screen.drain(..at + text.len()).collect();
@@ -94,7 +110,7 @@ impl Session {
 
     /// Waits for the end; the exit code.
     fn end(mut self) -> u32 {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.exit_code();
@@ -130,6 +146,21 @@ fn turn(daemon: &mut Connection, text: &str) {
 fn turn_at(daemon: &mut Connection, seq: u64, text: &str) {
     assert_eq!(daemon.answer("session/prompt", json!({"prompt": "p1", "seq": seq - 1}))["content"], text);
     daemon.event("9", json!({"kind": "turn_started", "seq": seq, "turn": "t1", "prompt": "p1"}));
+}
+
+/// Attached, and at work on the prompt `test`.
+fn at_work(daemon: &mut Connection) {
+    attached(daemon);
+    turn(daemon, "test");
+    daemon.delta("9+m2.0.5", "m2", 0, "work ");
+}
+
+/// The turn under way is cancelled, and so many prompts wait.
+fn cancelled(daemon: &mut Connection, seq: u64, queued: u32) {
+    daemon.end(seq, "cancelled", None);
+    let mut row = row("s1", "idle", Some("cancelled"));
+    row["queued"] = json!(queued);
+    daemon.answer("session/list", json!([row]));
 }
 
 #[test]

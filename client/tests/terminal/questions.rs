@@ -18,8 +18,7 @@ fn asked_in_a_turn(script: fn(&mut Connection), answer: fn(&mut Session)) {
     session.press("test\r");
     answer(&mut session);
     session.see("1 step");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 
     let mut fake = Fake::one(move |daemon| {
@@ -164,8 +163,7 @@ fn an_answer_that_came_too_late_says_who_won() {
     session.press("y");
     session.see("already answered: denied by linger@pts/99");
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -224,8 +222,7 @@ fn what_is_typed_at_a_question_of_a_session_is_a_prompt_or_a_command_and_no_answ
     session.see("type the reason for the model");
     session.press("use the other branch\r");
     session.see("1 step");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -301,8 +298,7 @@ fn a_form_of_several_fields_is_written_where_it_is_asked() {
     session.see("type your answer, then Enter");
     session.press("{\"name\": \"me\", \"size\": 3}\r");
     session.see("1 step");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -344,8 +340,7 @@ fn the_rule_that_always_allows_it_is_edited_before_it_is_sent() {
     session.see("bash(cargo test)");
     session.press("\u{7f}:*) and read(src/**)\r");
     session.see("1 step");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -376,7 +371,6 @@ fn a_number_alone_answers_no_question_that_was_set_aside_before_it_is_shown_agai
     session.see("press a number to answer");
     session.press("1");
     session.see("go_on by nvim");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }

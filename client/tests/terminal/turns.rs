@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fake::{Connection, Fake};
-use super::{Session, attached, turn, turn_at};
+use super::{Session, at_work, attached, cancelled, turn, turn_at};
 
 #[test]
 fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered() {
@@ -31,8 +31,7 @@ fn another_clients_turn_is_seen_above_the_open_prompt_and_its_question_answered(
     session.see("1 step");
     session.press("no more\r");
     session.see("  busy");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -65,17 +64,8 @@ fn what_arrives_while_a_line_is_sent_is_shown_in_order_and_once() {
     let expect: Vec<String> = (0..LINES).map(|n| n.to_string()).collect();
     assert_eq!(lines, expect);
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
-}
-
-/// The turn under way is cancelled, and so many prompts wait.
-fn cancelled(daemon: &mut Connection, seq: u64, queued: u32) {
-    daemon.end(seq, "cancelled", None);
-    let mut row = super::row("s1", "idle", Some("cancelled"));
-    row["queued"] = json!(queued);
-    daemon.answer("session/list", json!([row]));
 }
 
 #[test]
@@ -107,17 +97,13 @@ fn a_removed_session_ends_its_terminals_also_in_mid_line() {
 #[test]
 fn ctrl_c_cancels_the_turn_and_the_prompt_comes_back() {
     let mut fake = Fake::one(|daemon| {
-        attached(daemon);
-        turn(daemon, "test");
-        daemon.delta("9+m2.0.5", "m2", 0, "work ");
+        at_work(daemon);
         daemon.answer("session/cancel", json!({}));
         cancelled(daemon, 10, 2);
         daemon.expect_end();
     });
     let mut session = Session::start(&fake, &["attach", "s1"]);
-    session.see("> ");
-    session.press("test\r");
-    session.see("work");
+    session.begin_work();
     session.press("\u{3}");
     session.see("cancelled");
     session.see("2 prompts are still queued; /continue or a new prompt starts them\r\n");
@@ -153,8 +139,7 @@ fn ctrl_c_at_an_empty_prompt_cancels_another_clients_turn() {
     session.press("\u{3}");
     session.see("half\r\ncancelled");
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -178,8 +163,7 @@ fn what_is_said_at_a_prompt_leaves_the_models_line_whole() {
     session.see("half a line\r\n");
     session.see("1 step");
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -206,8 +190,7 @@ fn continue_counts_like_a_prompt() {
     session.press("\u{3}");
     session.see("cancelled");
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -285,8 +268,7 @@ fn who_attaches_to_an_offered_turn_has_a_prompt_and_its_question() {
     session.press("y\r");
     session.see("1 step");
     session.see("> ");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }
 
@@ -310,9 +292,7 @@ fn ctrl_c_in_the_users_editor_or_pager_is_that_programs_and_cancels_nothing() {
     let program = "trap 'echo caught' INT; echo begins; read line </dev/tty || read line </dev/tty; :";
     let variables = [("VISUAL", program), ("PAGER", program)];
     let mut session = Session::start_with(&fake, &["attach", "s1"], &variables);
-    session.see("> ");
-    session.press("test\r");
-    session.see("work");
+    session.begin_work();
     for opens in ["/output\r", "more\u{18}\u{5}"] {
         session.press(opens);
         session.see("begins");
@@ -323,7 +303,6 @@ fn ctrl_c_in_the_users_editor_or_pager_is_that_programs_and_cancels_nothing() {
     }
     session.press("\r");
     session.see("work on");
-    session.press("\u{4}");
-    assert_eq!(session.end(), 0);
+    session.leave();
     fake.finish();
 }

@@ -52,9 +52,13 @@ impl Watch {
                 changed.notify_one();
             }
         });
-        self.watcher = watcher.ok();
-        let Some(watcher) = &mut self.watcher else {
-            return tracing::warn!(target: "agent", "cannot watch files: changes count from the next prompt, unsaid");
+        let watcher = match watcher {
+            Ok(watcher) => self.watcher.insert(watcher),
+            Err(error) => {
+                self.watcher = None;
+                tracing::warn!(target: "agent", %error, "cannot watch files: changes count from the next prompt, unsaid");
+                return;
+            }
         };
         for directory in names.keys() {
             if let Err(error) = watcher.watch(directory, RecursiveMode::NonRecursive) {

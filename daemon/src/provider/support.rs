@@ -318,9 +318,12 @@ fn disguised(mut messages: Vec<Message>) -> Vec<Message> {
             _ => continue,
         };
         let secrets = ["c2ln", "Y2FsbA==", "gAAA", "gAAB", "xyz", "ws_1", "\"sig\"", "same", "other", "executable"];
-        let text = secrets.iter().fold(native.to_string(), |text, secret| match secret.starts_with('"') {
-            true => text.replace(secret, &format!("\"{THEIRS}\"")),
-            false => text.replace(secret, THEIRS),
+        let text = secrets.iter().fold(native.to_string(), |text, secret| {
+            if secret.starts_with('"') {
+                text.replace(secret, &format!("\"{THEIRS}\""))
+            } else {
+                text.replace(secret, THEIRS)
+            }
         });
         *native = serde_json::from_str(&text).unwrap();
     }

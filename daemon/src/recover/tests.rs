@@ -231,9 +231,10 @@ fn a_fork_keeps_what_it_shares_whatever_becomes_of_its_origin() {
         let after = events(&path);
         for seq in 5..=shared as i64 {
             let (was, is) = (&before[&(origin.to_owned(), seq)], &after[&(fork.to_owned(), seq)]);
-            match spoiled && seq == 7 {
-                true => assert!(is.contains("\"kind\":\"lost\""), "{is}"),
-                false => assert_eq!(is, was),
+            if spoiled && seq == 7 {
+                assert!(is.contains("\"kind\":\"lost\""), "{is}");
+            } else {
+                assert_eq!(is, was);
             }
         }
         assert!(after[&(fork.to_owned(), shared as i64 + 1)].contains("\"kind\":\"forked\""));

@@ -368,11 +368,19 @@ pub async fn restore(services: &Services, caller: &Caller, mut params: Keyed) ->
     let key = Key::of("session/restore", session.as_str(), params.key.take(), &params)?;
     let place = place(services, caller, &session, "session/restore", PlaceKind::Change).await?;
     let out = place.ask(|reply| Command::Restore(key, reply)).await?;
+    let mut failed = None;
     for (child, _) in services.registry.below(&session).await? {
-        // One that is not there stays there.
-        let _restored = services.registry.ask(&child, |reply| Command::Restore(None, reply)).await;
+        match services.registry.ask(&child, |reply| Command::Restore(None, reply)).await {
+            Ok(_) => {}
+            // It is not in the bin.
+            Err(error) if matches!(error.code(), Some(Code::UnknownSession | Code::Idle)) => {}
+            Err(error) => failed = failed.or(Some((child, error))),
+        }
     }
-    Ok(out)
+    let Some((child, error)) = failed else { return Ok(out) };
+    let text = format!("session {session} is out of the bin, but its child {child} is not: {}", error.message);
+    Err(RpcError::new(error.code().unwrap_or(Code::Internal), text)
+        .hint(format!("`linger restore {child}` tries again")))
 }
 
 /// Deletes a session, its children and all their data.

@@ -274,7 +274,8 @@ impl Entry {
         let mut new = Temporary::new(&self.dir, first)?;
         new.file.write_all(content)?;
         if let Some(old) = old {
-            let _ = std::os::unix::fs::fchown(&new.file, Some(old.st_uid), Some(old.st_gid));
+            // Only root can give a file away; what another user writes here is theirs.
+            let _kept = std::os::unix::fs::fchown(&new.file, Some(old.st_uid), Some(old.st_gid));
         }
         if let Some(last) = last {
             new.file.set_permissions(Permissions::from_mode(last))?;

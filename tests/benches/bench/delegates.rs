@@ -70,10 +70,10 @@ pub(super) async fn delegate_memory() -> Vec<Figure> {
         let many =
             request.last_words().strip_prefix("go ").and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
         let task = json!({ "agent": "general", "task": "look" });
-        match request.after_tool() || many == 0 {
-            true => Reply::text("ok"),
-            false => (1..many)
-                .fold(Reply::tool("delegate", task.clone()), |reply, _| reply.and_tool("delegate", task.clone())),
+        if request.after_tool() || many == 0 {
+            Reply::text("ok")
+        } else {
+            (1..many).fold(Reply::tool("delegate", task.clone()), |reply, _| reply.and_tool("delegate", task.clone()))
         }
     });
     let daemon = Daemon::start_with(&model, setup()).await;

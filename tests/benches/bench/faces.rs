@@ -212,12 +212,13 @@ pub(super) async fn readers() -> Vec<Figure> {
         took.push(ms(start));
     }
     let mut rows = vec![Figure::told("a stream of 2,000 tokens for 64 readers of events", took[1], "ms").over(took[0])];
-    match idle > 0.0 {
-        true => rows.extend([
+    if idle > 0.0 {
+        rows.extend([
             Figure::new("gateway idle, PSS", idle, "MiB", IDLE),
             Figure::told("gateway with 64 readers of a stream, PSS", with_all, "MiB").over(idle),
-        ]),
-        false => eprintln!("the gateway's memory is not measured: only root is told"),
+        ]);
+    } else {
+        eprintln!("the gateway's memory is not measured: only root is told");
     }
     rows
 }

@@ -80,9 +80,8 @@ pub(super) async fn mcp_first_turn() -> Vec<Figure> {
 
 /// A call of a server's tool, beside the same call by a bare client.
 pub(super) async fn mcp_call() -> Vec<Figure> {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("ok"),
-        false => Reply::tool("mcp__a__echo", json!({ "text": "hi" })),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() { Reply::text("ok") } else { Reply::tool("mcp__a__echo", json!({ "text": "hi" })) }
     });
     let daemon = with_servers(&model, &["a"], &[]).await;
     let client = daemon.client().await;

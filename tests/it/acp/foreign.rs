@@ -94,9 +94,8 @@ async fn a_name_and_a_title_reach_the_editor_when_they_change() {
 
 #[tokio::test]
 async fn an_answer_that_was_not_offered_or_an_error_ends_the_prompt_and_leaves_the_question_to_others() {
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false => Reply::tool("bash", json!({ "command": "echo hi" })),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() { Reply::text("done") } else { Reply::tool("bash", json!({ "command": "echo hi" })) }
     });
     let daemon = Daemon::start(&model).await;
     let selected = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });

@@ -35,9 +35,12 @@ async fn value_of(daemon: &Daemon, session: &str) -> String {
 #[tokio::test]
 async fn the_editors_servers_work_in_its_session_and_wait_for_their_secrets_after_a_restart() {
     let Some(place) = installed() else { return };
-    let model = ModelServer::scripted(|request| match request.after_tool() {
-        true => Reply::text("done"),
-        false => Reply::tool("mcp__My_server__echo", json!({ "message": "hi" })),
+    let model = ModelServer::scripted(|request| {
+        if request.after_tool() {
+            Reply::text("done")
+        } else {
+            Reply::tool("mcp__My_server__echo", json!({ "message": "hi" }))
+        }
     });
     let daemon = Daemon::auto(&model).await;
     let mut editor = Editor::start(&daemon, json!({})).await;

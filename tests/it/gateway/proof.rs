@@ -187,10 +187,11 @@ async fn where_the_gateway_listens_is_the_daemons_word_and_no_files() {
     client.call("session/cancel", json!({ "session": session })).await;
 }
 
-/// Asks the gateway from a process that hides in each way, with a token that may all. Arguments: host, port, token, code, session.
+/// Asks the gateway from a process that hides in each way, with a token that may all. Arguments: host, port, token, code, session, the
+/// gateway's log.
 const HIDING: &str = r#"
 import array, ctypes, json, os, socket, sys, time
-host, port, token, code, session = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+host, port, token, code, session, log = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
 libc = ctypes.CDLL(None)
 libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of this user sees its descriptors
 
@@ -227,10 +228,12 @@ for name, sent in [('hidden prompt', prompt), ('hidden login', login)]:
 link = connect(socket.AF_INET6, ('::ffff:' + host, port)); link.sendall(prompt); say('mapped', answer(link))
 # The socket is on its way through another one, in no process's hands.
 here, there = socket.socketpair()
+logged = lambda: open(log).read().count('\n')
+before = logged()
 link = connect(); link.sendall(prompt)
 here.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [link.fileno()]))])
 link.close()
-time.sleep(0.5)
+while logged() == before: time.sleep(0.02)  # The gateway has judged it.
 _, rights, _, _ = there.recvmsg(1, 64)
 fds = array.array('i'); fds.frombytes(rights[0][2])
 say('on its way', answer(socket.socket(fileno=fds[0])))
@@ -289,9 +292,10 @@ async fn hides(user: Option<u32>) {
     let (victim, thief) = (create("ask").await, create("auto").await);
     let (host, port) = gateway.host_port();
     std::fs::write(daemon.workspace().join("hide.py"), HIDING).unwrap();
+    let log = daemon.dirs.state().join("gateway.log").display().to_string();
     std::fs::write(
         daemon.workspace().join("hide.sh"),
-        format!("exec python3 hide.py {host} {port} {token} {code} {victim}\n"),
+        format!("exec python3 hide.py {host} {port} {token} {code} {victim} {log}\n"),
     )
     .unwrap();
     world.give();

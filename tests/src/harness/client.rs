@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::Dirs;
+use super::{Dirs, while_working};
 use crate::TIMEOUT;
 use crate::check::{Entry, Seen, Transcript};
 
@@ -275,9 +275,9 @@ impl Client {
                 let _changed = changed.changed().await;
             }
         };
-        match tokio::time::timeout(TIMEOUT, search).await {
-            Ok(found) => found,
-            Err(_) => panic!("{what}: not within {TIMEOUT:?}; seen so far:\n{}", self.transcript().outline()),
+        match while_working(search).await {
+            Some(found) => found,
+            None => panic!("{what}: not within {TIMEOUT:?}; seen so far:\n{}", self.transcript().outline()),
         }
     }
 

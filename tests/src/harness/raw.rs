@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
+use super::while_working;
 use crate::TIMEOUT;
 
 /// Both directions of a connection.
@@ -43,13 +44,12 @@ impl Raw {
         self.0.shutdown().await.expect("the writing side closes");
     }
 
-    /// The next line that is no notification, as JSON; nothing when the daemon has hung up.
+    /// The next line that is no notification, as JSON; nothing when the daemon has hung up, also in the middle of it.
     pub async fn line(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
-            let read = tokio::time::timeout(TIMEOUT, self.0.read_line(&mut line)).await;
-            let n = read.expect("the daemon answers in time").ok()?;
-            if n == 0 {
+            while_working(self.0.read_line(&mut line)).await.expect("the daemon answers in time").ok()?;
+            if !line.ends_with('\n') {
                 return None;
             }
             let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -78,7 +78,7 @@ impl Raw {
         let mut line = String::new();
         while !line.contains(&kind) {
             line.clear();
-            let read = tokio::time::timeout(TIMEOUT, self.0.read_line(&mut line)).await;
+            let read = while_working(self.0.read_line(&mut line)).await;
             let n = read.expect("the event comes in time").expect("the daemon is there");
             assert!(n > 0, "the daemon hung up before {kind}");
         }

@@ -1,5 +1,5 @@
-//! Tells the daemon where the gateway listens, for `linger gateway url` and `status`: over a connection of its own, which is made
-//! anew whenever a daemon starts.
+//! Tells the daemon where the gateway listens, for `linger gateway url` and `status`: over a connection of its own, and over
+//! another one after each start of a daemon.
 
 use std::sync::Arc;
 
@@ -32,18 +32,33 @@ impl Registration {
         Ok(Self { gateway: gateway.clone(), running, wire })
     }
 
-    /// Stays registered, for ever. Ends if the daemon's files cannot be watched; requests are served all the same.
+    /// Stays registered, for ever. Ends if the daemon's files cannot be watched; requests are served all the same, and the log has
+    /// the reason.
     pub(super) async fn keep(mut self) {
         loop {
             if let Some(mut wire) = self.wire.take() {
                 while wire.next().await.is_some() {}
             }
-            let Ok(watch) = self.gateway.daemon.watch() else { return };
+            let watch = match self.gateway.daemon.watch() {
+                Ok(watch) => watch,
+                Err(failure) => return self.warn(&failure),
+            };
             let mut changes = watch.changes();
-            self.wire = Wire::register(&self.gateway.daemon, &self.running).await.ok();
-            if self.wire.is_none() && changes.changed().await.is_err() {
-                return;
+            match Wire::register(&self.gateway.daemon, &self.running).await {
+                Ok(wire) => self.wire = Some(wire),
+                Err(failure) => {
+                    if failure.code != ABSENT {
+                        self.warn(&failure);
+                    }
+                    if changes.changed().await.is_err() {
+                        return;
+                    }
+                }
             }
         }
+    }
+
+    fn warn(&self, failure: &Failure) {
+        self.gateway.log.warn(&format!("the daemon does not know where the gateway listens: {}", failure.message));
     }
 }

@@ -94,6 +94,16 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
+    /// There is no such route.
+    pub(super) fn nothing_here() -> Self {
+        Self::not_found("there is nothing under this path").hint("`linger help http` lists what there is")
+    }
+
+    /// The route takes only `methods`.
+    pub(super) fn wrong_method(methods: &str) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", format!("this takes {methods}"))
+    }
+
     pub(super) fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }

@@ -126,12 +126,9 @@ fn unknown(parts: &[&str]) -> Failure {
         ["artifact", ""] => "GET and POST",
         ["artifact", _] => "GET and DELETE",
         ["login" | "logout" | "rpc"] => "POST",
-        _ => {
-            return Failure::not_found("there is nothing under this path")
-                .hint("`linger help http` lists what there is");
-        }
+        _ => return Failure::nothing_here(),
     };
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", format!("this takes {allow}"))
+    Failure::wrong_method(allow)
 }
 
 /// The methods and headers that a page of a configured origin may send.

@@ -120,11 +120,19 @@ pub(super) fn raise_limit() {
 /// Accepts clients for ever.
 pub(super) async fn serve(gateway: &Arc<Gateway>, listener: &Listener, max_connections: usize) {
     let room = Arc::new(Semaphore::new(max_connections));
+    let mut failing = false;
     loop {
-        let Ok((mut socket, ends)) = listener.accept().await else {
-            sleep(PAUSE).await;
-            continue;
+        let (mut socket, ends) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    gateway.log.warn(&format!("cannot accept a connection, trying again: {error}"));
+                }
+                sleep(PAUSE).await;
+                continue;
+            }
         };
+        failing = false;
         let Ok(permit) = room.clone().try_acquire_owned() else {
             task::spawn(timeout(TURNED_AWAY, async move {
                 let _gone = match &mut socket {

@@ -600,9 +600,10 @@ proptest! {
         prop_assert_eq!(Rule::parse(&grant, &names()).unwrap().to_string(), grant.clone());
         let blank = [' ', '\t', '\n'];
         let words = |text: &str| line::simple_commands(text.trim_matches(blank));
-        let same = match command {
-            true => one.trim_matches(blank) == other.trim_matches(blank) || words(&one).is_some_and(|one| words(&other) == Some(one)),
-            false => one == other,
+        let same = if command {
+            one.trim_matches(blank) == other.trim_matches(blank) || words(&one).is_some_and(|one| words(&other) == Some(one))
+        } else {
+            one == other
         };
         prop_assert!(same || !granted(&house, &grant, &call(&other)), "{grant:?} allows {other:?}");
     }

@@ -6,7 +6,7 @@
 //! below the directory that the call was permitted to read, and if no rule hides it. [`Unasked::open`] opens what was checked, and
 //! follows no link to it.
 //!
-//! A reader that is new belongs into the table of `reading_tests.rs`.
+//! A reader that is new belongs into the table of `tests/reading.rs`.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -53,11 +53,12 @@ pub(super) fn answers(contents: &[Value]) -> Vec<Said> {
         let parts = content["parts"].as_array().cloned().unwrap_or_default();
         let signed =
             parts.iter().filter(|part| part["thoughtSignature"].is_string() && part["thoughtSignature"] != PLACEHOLDER);
-        let thinking = signed.map(|part| match part["functionCall"].is_object() {
-            true => {
+        let thinking = signed.map(|part| {
+            if part["functionCall"].is_object() {
                 (json!({ "functionCall": ordered(&part["functionCall"]) }).to_string(), text(&part["thoughtSignature"]))
+            } else {
+                (part.to_string(), String::new())
             }
-            false => (part.to_string(), String::new()),
         });
         let calls = parts.iter().filter(|part| part["functionCall"].is_object()).map(|part| {
             let call = &part["functionCall"];

@@ -28,9 +28,9 @@ mod stream;
 mod turn;
 mod unsupported;
 
+use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
-use hyper::{Method, StatusCode};
 use linger_protocol::agent::{Item, Status};
 use linger_protocol::daemon::Model;
 use serde_json::{Value, json};
@@ -55,14 +55,10 @@ pub(super) async fn route(
         (&Method::GET, ["models"]) => models(client, options).await,
         (&Method::GET, ["models", name @ ..]) => model(client, options, &name.join("/")).await,
         (&Method::GET, ["tools"]) => tools(client, options).await,
-        (_, ["chat", "completions"] | ["responses"]) => Err(wrong_method("POST")),
-        (_, ["models", ..] | ["tools"]) => Err(wrong_method("GET")),
+        (_, ["chat", "completions"] | ["responses"]) => Err(Failure::wrong_method("POST")),
+        (_, ["models", ..] | ["tools"]) => Err(Failure::wrong_method("GET")),
         (_, parts) => Err(unsupported::failure(parts)),
     }
-}
-
-fn wrong_method(method: &str) -> Failure {
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", format!("this takes {method}"))
 }
 
 /// A failure in OpenAI's form.

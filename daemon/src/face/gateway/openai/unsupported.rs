@@ -59,6 +59,6 @@ pub(super) fn failure(parts: &[&str]) -> Failure {
     let first = parts.first().copied().unwrap_or_default();
     match ABSENT.iter().find(|absent| absent.path == first) {
         Some(absent) => Failure::not_found(absent.message).hint(absent.hint),
-        None => Failure::not_found("there is nothing under this path").hint("`linger help http` lists what there is"),
+        None => Failure::nothing_here(),
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! The table is the one of `daemon/README.md`, and a test holds the two against each other. There are no exceptions.
 
-#[path = "../../protocol/tests/source/mod.rs"]
-pub(crate) mod source;
-#[path = "../../protocol/tests/source/walls.rs"]
+#[path = "../../../protocol/tests/source/mod.rs"]
+pub(super) mod source;
+#[path = "../../../protocol/tests/source/walls.rs"]
 mod walls;
 
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ const INNER: &[&str] = &["face::gateway", "face::gateway::openai", "question::pe
 fn room(path: &Path) -> String {
     let first = path.components().next().map(|part| part.as_os_str().to_string_lossy()).unwrap_or_default();
     let name = first.strip_suffix(".rs").unwrap_or(&first);
-    if ["main", "layers", "reading_tests"].contains(&name) { "lib".to_owned() } else { name.to_owned() }
+    if ["main", "tests"].contains(&name) { "lib".to_owned() } else { name.to_owned() }
 }
 
 /// The names that follow each `crate::` in a file, those in braces too.
@@ -96,7 +96,7 @@ fn every_import_of_the_daemon_goes_down() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let below = |path: &Path| path.strip_prefix(&root).unwrap().to_path_buf();
     let sources = sources(&root);
-    let read = sources.iter().filter(|path| !path.ends_with("layers.rs") && !path.ends_with("reading_tests.rs"));
+    let read = sources.iter().filter(|path| !path.ends_with("tests/layers.rs"));
     let read = read.map(|path| (below(path), fs::read_to_string(path).unwrap()));
     let arrows: Vec<(String, Vec<String>)> = read
         .map(|(path, text)| (path.display().to_string(), up(&path, &text)))

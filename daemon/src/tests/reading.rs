@@ -20,7 +20,6 @@ use tokio::sync::mpsc;
 
 use crate::agent::{FileKind, Library, Places};
 use crate::config::{ConfigStore, Policy, Settled, instructions};
-use crate::layers::source;
 use crate::process::{Input, Stderr};
 use crate::question::permission::planted;
 use crate::question::permission::{CallInfo, ResolvedAccess, Rule, Rules, Verdict, decide, hides};
@@ -31,6 +30,8 @@ use crate::tool::set::{ToolSet, Tools};
 use crate::tool::skills::SkillFiles;
 use crate::tool::tests::test_context;
 use crate::tool::{Access, BoxFuture, Context, Hidden, Tool, Workspace, builtin};
+
+use super::layers::source;
 
 /// Names a secret: whoever shows it has read the file. In the open file it is [`OPEN`].
 const SECRET: &str = "SECRET-7711";

@@ -1101,7 +1101,7 @@ export interface SessionCreateParams {
   unattended?: Unattended | null;
   /** The sums at which it asks before it goes on. */
   budget?: Budget;
-  /** Directories beside `cwd` that its file tools treat like it, absolute; at most 32. */
+  /** Directories beside `cwd` in which its file tools may do what they may in `cwd`, absolute; at most 32. */
   additional_directories?: Array<string>;
   /** MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of the user's own. */
   mcp_servers?: Array<SessionServer>;
@@ -1111,7 +1111,7 @@ export interface SessionCreateParams {
   agent?: string | null;
   /** Rules of calls that run in this session without asking, as `permissions.allow` has them; at most 64. Like a mode that asks less, they take a process of the user. */
   allow?: Array<string>;
-  /** Its own part of the system prompt, beside the daemon's, at most 16 KiB. */
+  /** Text that is added to the system prompt, at most 16 KiB. */
   system?: string | null;
   /** A name, unique among sessions. */
   name?: string | null;
@@ -3744,7 +3744,7 @@ export interface SessionSetParams {
   model?: string | null;
   /** The permission mode. */
   mode?: Mode | null;
-  /** How hard the model thinks; `auto` takes back what was said. */
+  /** How hard the model thinks; `auto` is the default of the model. */
   effort?: Effort | null;
   /** How long a turn waits while its provider cannot answer. */
   patience?: Patience | null;
@@ -3756,7 +3756,7 @@ export interface SessionSetParams {
   budget?: Budget;
   /** The directory where it works from now on, absolute; it must exist. Refused while a turn runs or prompts wait, for a child, and for processes that are not known to be the user's: other files say what may run there. Rules that answers added for the session are gone with it. */
   cwd?: string | null;
-  /** More directories that its file tools treat like `cwd`, absolute; each must exist. */
+  /** More directories in which its file tools may do what they may in `cwd`, absolute; each must exist. */
   add_directories?: Array<string>;
   /** The additional directories to take away. */
   remove_directories?: Array<string>;

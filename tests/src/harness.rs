@@ -115,12 +115,15 @@ fn cargo_build(more: &[&str], own: Option<&str>) {
     assert!(built.success(), "the programs under test do not build");
 }
 
-/// Waits for something; gives nothing if it does not come within [`TIMEOUT`]. A daemon in the process of the test has as long as it
-/// works: the time-out begins again while the process does more than wait, so that a machine that does much else fails nobody.
+/// How often the time-out begins again at most: a process that works without end fails too.
+const EXTENSIONS: usize = 5;
+
+/// Waits for something; gives nothing if it does not come within [`TIMEOUT`]. The daemon of a test within its own process gets more
+/// time while the process works, so that a busy machine fails no test.
 pub async fn while_working<T>(wait: impl Future<Output = T>) -> Option<T> {
     let own = || process::cpu(std::process::id());
     let mut wait = std::pin::pin!(wait);
-    loop {
+    for _ in 0..=EXTENSIONS {
         let before = own();
         match tokio::time::timeout(TIMEOUT, &mut wait).await {
             Ok(done) => return Some(done),
@@ -128,6 +131,7 @@ pub async fn while_working<T>(wait: impl Future<Output = T>) -> Option<T> {
             Err(_) => return None,
         }
     }
+    None
 }
 
 /// Looks every few milliseconds until `look` gives something.

@@ -1,4 +1,4 @@
-//! `session/create` and `session/environment`: a new session, and the variables of its tools.
+//! `session/create` and `session/env`: a new session, and the variables of its tools.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub struct Create {
     /// The sums at which it asks before it goes on.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// Directories beside `cwd` that its file tools treat like it, absolute; at most 32.
+    /// Directories beside `cwd` in which its file tools may do what they may in `cwd`, absolute; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub additional_directories: Vec<PathBuf>,
     /// MCP servers of this session alone, at most 16, with those of the configuration and of its workspace. They take a process of
@@ -59,7 +59,7 @@ pub struct Create {
     /// less, they take a process of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Its own part of the system prompt, beside the daemon's, at most 16 KiB.
+    /// Text that is added to the system prompt, at most 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// A name, unique among sessions.

@@ -24,7 +24,7 @@ pub struct Set {
     /// The permission mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// How hard the model thinks; `auto` takes back what was said.
+    /// How hard the model thinks; `auto` is the default of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
     /// How long a turn waits while its provider cannot answer.
@@ -44,7 +44,7 @@ pub struct Set {
     /// session are gone with it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::path::PathText::<Option<PathBuf>>")]
     pub cwd: Option<PathBuf>,
-    /// More directories that its file tools treat like `cwd`, absolute; each must exist.
+    /// More directories in which its file tools may do what they may in `cwd`, absolute; each must exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::path::PathText::<Vec<PathBuf>>")]
     pub add_directories: Vec<PathBuf>,
     /// The additional directories to take away.
